@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh machine with Python 3.11+ and make: `make book` and `make test`.
+PYTHON ?= python3
+PROFILE ?= default
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: book test lint types sync lock clean
+
+book: $(VENV)/installed
+	$(BIN)/python -m snakemake --cores 1 --quiet progress rules --config profile=$(PROFILE)
+	@echo "The book is ready: open build/book/_build/html/index.html"
+
+test: $(VENV)/installed lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
+	$(BIN)/mypy
+
+# The .py of a notebook is the one to edit; this carries it over to the .ipynb.
+sync: $(VENV)/installed
+	$(BIN)/jupytext --sync notebooks/*.py
+
+# torch comes first and by itself: its build (CPU or CUDA) is the machine's choice, all else is locked by hash.
+$(VENV)/installed: requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+# Needs uv, and a CPU build of torch 2.13.0 that pip can find, so that no CUDA package enters the lock.
+lock:
+	echo "torch==2.13.0+cpu" > build/torch.txt
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --no-emit-package torch --find-links "$$PIP_FIND_LINKS" -c build/torch.txt \
+	  --custom-compile-command "make lock" -o requirements.lock
+
+clean:
+	rm -rf build

@@ -1,0 +1,51 @@
+# Notebooks -> executed notebooks -> site. `make book` calls this; see profiles in notebooks/profiles.yml.
+import sys
+from pathlib import Path
+
+import yaml
+
+configfile: "notebooks/profiles.yml"
+
+PROFILE = config.get("profile", "default")
+if PROFILE not in config:
+    sys.exit(f"profile {PROFILE!r} is unknown: notebooks/profiles.yml has quick, default and paper")
+PARAMETERS = {name: values or {} for name, values in config[PROFILE].items()}
+# Each notebook stands in the table of contents as notebooks/NAME.
+NOTEBOOKS = sorted(path.stem for path in Path("notebooks").glob("*.ipynb"))
+PAGES = sorted(str(path) for path in Path("book").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+CODE = sorted(str(path) for path in Path("glauber").rglob("*.py"))
+DATA = sorted(str(path) for path in Path("data").rglob("*") if path.suffix in {".jsonl", ".csv", ".json", ".safetensors"})
+PYTHON = sys.executable
+
+
+rule site:
+    input:
+        "build/book/_build/html/index.html",
+
+
+rule notebook:
+    input:
+        # The lock file is an input: other package versions are another result.
+        notebook="notebooks/{name}.ipynb",
+        rest=[*CODE, *DATA, "requirements.lock", "notebooks/execute.py"],
+    output:
+        "build/book/notebooks/{name}.ipynb",
+    params:
+        values=lambda wildcards: PARAMETERS.get(wildcards.name, {}),
+    log:
+        "build/logs/{name}.log",
+    script:
+        "notebooks/execute.py"
+
+
+rule book:
+    input:
+        notebooks=expand("build/book/notebooks/{name}.ipynb", name=NOTEBOOKS),
+        pages=PAGES,
+        settings=["_config.yml", "_toc.yml", "CHANGELOG.md"],
+        code=CODE,
+    output:
+        "build/book/_build/html/index.html",
+    shell:
+        "mkdir -p build/book && rm -rf build/book/book && cp -r book build/book/ && cp {input.settings} build/book/ && "
+        "{PYTHON} -m jupyter_book build build/book --all -W -n --keep-going"

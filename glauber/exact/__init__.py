@@ -1,0 +1,32 @@
+"""Ground truth by exact enumeration on small spaces."""
+
+from .markov import (
+    conditional_tables,
+    distance_to_equilibrium,
+    entropy_production,
+    enumerate_states,
+    mixing_time,
+    scan_order,
+    site_matrices,
+    spectral_gap,
+    stationary_law,
+    total_variation,
+    transition_matrix,
+)
+from .restricted import Restricted, restrict
+
+__all__ = [
+    "Restricted",
+    "conditional_tables",
+    "distance_to_equilibrium",
+    "entropy_production",
+    "enumerate_states",
+    "mixing_time",
+    "restrict",
+    "scan_order",
+    "site_matrices",
+    "spectral_gap",
+    "stationary_law",
+    "total_variation",
+    "transition_matrix",
+]

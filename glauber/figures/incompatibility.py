@@ -1,0 +1,81 @@
+"""Figures of the incompatibility chapter."""
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from .style import new_figure, palette
+
+SMALLEST = 1e-17  # nats; an exact 0 has no place on a logarithmic axis and is drawn here
+
+
+def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figure:
+    """Distribution of ``|D|`` of several models on one logarithmic axis.
+
+    Parameters
+    ----------
+    series : dict of Series
+        ``D`` in nats by name of the model or run.
+    floor : float
+        Noise floor in nats, drawn as a line.
+    """
+    figure, (axes,) = new_figure()
+    table = pd.concat(
+        [pd.DataFrame({"size": np.log10(d.abs().clip(lower=SMALLEST)), "source": name}) for name, d in series.items()],
+        ignore_index=True,
+    )
+    table["source"] = table["source"] + table["source"].map({n: f" ({len(d):,} rectangles)" for n, d in series.items()})
+    colours = palette(table["source"].unique())
+    sns.histplot(
+        table, x="size", hue="source", stat="density", common_norm=False, element="step", bins=80, ax=axes,
+        palette=colours, alpha=0.35,
+    )  # fmt: skip
+    axes.axvline(np.log10(floor), color="0.3", linestyle="--", linewidth=1)
+    axes.text(np.log10(floor), axes.get_ylim()[1], " noise floor", va="top", ha="left", fontsize=9, color="0.3")
+    low, high = int(np.floor(table["size"].min())), int(np.ceil(table["size"].max()))
+    ticks = list(range(low, high + 1, max(1, (high - low) // 8)))
+    axes.set_xticks(ticks, [f"$10^{{{t}}}$" for t in ticks])
+    axes.set(xlabel="$|D|$ (nats)", ylabel="density per decade")
+    sns.move_legend(axes, "upper left", title=None, bbox_to_anchor=(0, 1.24), ncol=1)
+    return figure
+
+
+def discrepancy_by_distance(table: pd.DataFrame) -> Figure:
+    """Mean ``|D|`` against the distance of the two positions, with 95 % intervals over passages.
+
+    Parameters
+    ----------
+    table : DataFrame
+        ``distance``, ``mean |D|`` (nats) and ``scheme``, one row per passage, distance and scheme.
+    """
+    figure, (axes,) = new_figure()
+    sns.pointplot(
+        table, x="distance", y="mean |D|", hue="scheme", errorbar=("ci", 95), seed=0, dodge=0.3, ax=axes,
+        palette=palette(table["scheme"].unique()), linewidth=1.5, markersize=5,
+    )  # fmt: skip
+    axes.set(xlabel="distance between the two positions (tokens)", ylabel="mean $|D|$ (nats)", ylim=(0, None))
+    axes.legend(title="candidate tokens")
+    return figure
+
+
+def production_curve(table: pd.DataFrame) -> Figure:
+    """Entropy production per step, and the share of steps that change the token, against temperature.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `glauber.incompatibility.entropy_production`.
+    """
+    figure, (left, right) = new_figure(2, height=3.0)
+    colour = palette(["sigma", "changed"])
+    errors = np.stack([table["sigma"] - table["low"], table["high"] - table["sigma"]])
+    left.errorbar(table["temperature"], table["sigma"], yerr=errors, marker="o", capsize=3, color=colour["sigma"])
+    left.axhline(0, color="0.3", linewidth=1, linestyle="--")
+    left.set(xlabel=r"temperature $\tau$", ylabel=r"entropy production $\hat\sigma$ (nats per step)")
+    right.plot(table["temperature"], table["changed"], marker="o", color=colour["changed"])
+    right.set(xlabel=r"temperature $\tau$", ylabel="share of steps that change the token", ylim=(0, 1))
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(table["temperature"], [f"{t:g}" for t in table["temperature"]])
+    return figure

@@ -1,0 +1,134 @@
+"""Loading models from this repository, a local folder or the hub, with every failure told in one sentence."""
+
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import getproxies
+
+import huggingface_hub
+import transformers
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from ..devices import resolve_device, resolve_dtype
+from ..errors import ModelError
+from .causal import CausalLM, random_causal
+from .masked import MaskedLM
+
+MODELS = Path(__file__).parents[2] / "data" / "models"
+EMBEDDED = tuple(sorted(path.parent.name for path in MODELS.glob("*/config.json")))
+
+
+def load_model(name: str, *, device: str = "auto", dtype: str = "float32", budget: int | None = None) -> MaskedLM:
+    """Load a masked language model.
+
+    Parameters
+    ----------
+    name : str
+        An embedded model (``glauber-tiny``), a local folder, or a hub id such as ``answerdotai/ModernBERT-base``.
+    device : str
+        ``auto``, ``cpu``, ``cuda``, ``cuda:0`` or ``mps``.
+    dtype : str
+        ``float32``, ``float64``, or ``bfloat16`` where the hardware has it.
+    budget : int, optional
+        Bytes that one batch of forwards may take; by default what the device has free.
+
+    Returns
+    -------
+    MaskedLM
+
+    Raises
+    ------
+    ModelError
+        If there is no such model, it cannot be reached, it is no masked language model, or its head is missing.
+    ParameterError
+        If the device or dtype is unknown or absent.
+    """
+    network, tokenizer = _load(name, AutoModelForMaskedLM, "masked", device, dtype)
+    return MaskedLM(network, tokenizer, name, budget)
+
+
+def load_control(
+    name: str, tokenizer: PreTrainedTokenizerBase, *, device: str = "auto", dtype: str = "float32", seed: int = 0
+) -> CausalLM:
+    """Load a causal language model, or build an untrained one over ``tokenizer`` where ``name`` is empty.
+
+    Raises
+    ------
+    ModelError, ParameterError
+        As `load_model`.
+    """
+    if not name:
+        where = resolve_device(device)
+        return random_causal(tokenizer, seed, resolve_dtype(dtype, where), where)
+    network, own = _load(name, AutoModelForCausalLM, "causal", device, dtype)
+    return CausalLM(network, own, name)
+
+
+def _load(name: str, auto: Any, kind: str, device: str, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
+    where = resolve_device(device)
+    number = resolve_dtype(dtype, where)
+    path = _locate(name)
+    # transformers reports missing and renamed weights as warnings; they are errors below, in our words.
+    quiet, level = logging.getLogger("transformers"), logging.getLogger("transformers").level
+    quiet.setLevel(logging.ERROR)
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        network, info = auto.from_pretrained(path, dtype=number, output_loading_info=True)
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise ModelError(
+            f"model {name!r} cannot be loaded as a {kind} language model: {reason} (give the id or folder of one)"
+        ) from error
+    finally:
+        quiet.setLevel(level)
+    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
+    if missing:
+        raise ModelError(
+            f"model {name!r} lacks weights of its {kind}-LM head ({', '.join(missing[:3])}), which would be random: "
+            f"give a checkpoint saved with its head"
+        )
+    return network.to(where), tokenizer
+
+
+def _locate(name: str) -> str:
+    """Folder or hub id to hand to transformers, once it is known that something is there."""
+    if not name:
+        raise ModelError(f"the model name is empty: give {', '.join(EMBEDDED)}, a local folder or a hub id")
+    if name in EMBEDDED:
+        return str(MODELS / name)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").exists():
+            raise ModelError(f"folder {name!r} holds no config.json: give a folder written by save_pretrained")
+        return str(folder)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        raise ModelError(f"model {name!r}: no folder is there; check the path")
+    if _cached(name) or _hub_answers():
+        return name
+    raise ModelError(
+        f"model {name!r} is no embedded model ({', '.join(EMBEDDED)}), no local folder, and not in the cache, "
+        f"and the hub cannot be reached: check the name or connect"
+    )
+
+
+def _cached(name: str) -> bool:
+    try:
+        return isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)
+    except huggingface_hub.errors.HFValidationError as error:
+        raise ModelError(f"model {name!r} is neither a local folder nor a valid hub id: check the name") from error
+
+
+def _hub_answers() -> bool:
+    """Whether the hub's name resolves. transformers alone would retry for half a minute before it gives up."""
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
+        return False
+    if getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urlparse(huggingface_hub.constants.ENDPOINT).hostname, 443)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""Validation of notebook parameters, before any long work starts.
+
+papermill only warns about a mistyped name and injects it all the same. The notebook's first code cell after its
+parameters hands its names over to `validate`, which refuses what it does not know.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from .errors import ParameterError
+
+Count = Annotated[int, Field(ge=1)]
+Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# What IPython itself puts into a notebook's namespace.
+KERNEL_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open", "papermill", "PAPERMILL_OUTPUT_PATH"}
+
+
+class Parameters(BaseModel):
+    """Parameters that every notebook takes.
+
+    Attributes
+    ----------
+    model : str
+        Embedded model, local folder or hub id.
+    passages : str
+        ``embedded``, ``ms-marco`` or a file (see `glauber.passages.read_passages`).
+    starts : int
+        Passages to start from.
+    n : int
+        Free positions.
+    seed : int
+        Seed of all streams.
+    device, dtype : str
+        See `glauber.models.load_model`.
+    """
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    model: str
+    passages: str
+    starts: Count
+    n: Annotated[int, Field(ge=2)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    device: str
+    dtype: str
+
+
+P = TypeVar("P", bound=Parameters)
+
+
+def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
+    """Check the names and values that a notebook's parameters cells left in ``namespace``.
+
+    Parameters
+    ----------
+    kind : type
+        The notebook's parameters, a subclass of `Parameters`.
+    namespace : mapping
+        ``globals()`` of the notebook, before anything else is defined or imported.
+
+    Returns
+    -------
+
+    Parameters
+    ----------
+        Values coerced to their declared types (``1e-3`` in YAML is a string).
+
+    Raises
+    ------
+    ParameterError
+        Naming the first unknown, missing or wrong parameter.
+    """
+    given = {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_") and name not in KERNEL_NAMES and not _imported(value)
+    }
+    try:
+        return kind(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            message = f"parameter {name!r} is unknown: the parameters are {', '.join(kind.model_fields)}"
+        elif first["type"] == "missing":
+            message = f"parameter {name!r} is missing: give it a value"
+        else:
+            message = f"parameter {name} = {first['input']!r} is refused: {_lower(first['msg'])}"
+        raise ParameterError(message) from None
+
+
+def _imported(value: object) -> bool:
+    return callable(value) or type(value).__name__ == "module"
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -1,0 +1,154 @@
+"""Starting texts: the embedded passages, any local file, or MS MARCO from the hub."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .errors import PassageError
+
+EMBEDDED = Path(__file__).parents[1] / "data" / "passages.jsonl"
+FORMATS = (".jsonl", ".tsv", ".txt")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One text. ``topic`` is empty where the source names none."""
+
+    id: str
+    topic: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Starting states and where they come from.
+
+    Attributes
+    ----------
+    states : array of int64, shape (count, n)
+        Token ids.
+    table : DataFrame
+        Columns ``id``, ``topic``, ``text``, ``dropped``, one row per state; ``dropped`` counts pieces of the text that
+        the dynamics may not emit (such as ``[UNK]``) and that were left out.
+    too_short : int
+        Passages that were read but have fewer than ``n`` tokens.
+    """
+
+    states: NDArray[np.int64]
+    table: pd.DataFrame
+    too_short: int
+
+
+def read_passages(source: str = "embedded") -> Iterator[Passage]:
+    """Stream passages, never holding a file in memory.
+
+    Parameters
+    ----------
+    source : str
+        ``embedded`` (120 passages of this project, topics in turn), ``ms-marco`` (from the hub, with the package
+        ``datasets``), or a local file: ``.jsonl`` with a field ``text`` and perhaps ``id`` and ``topic``, ``.tsv`` with
+        ``id<TAB>text`` as in MS MARCO's ``collection.tsv``, ``.txt`` with one passage a line.
+
+    Raises
+    ------
+    PassageError
+        If the source is unknown, missing, not UTF-8, or a line is malformed.
+    """
+    if source == "ms-marco":
+        return _ms_marco()
+    path = EMBEDDED if source == "embedded" else Path(source).expanduser()
+    if path.suffix not in FORMATS:
+        raise PassageError(
+            f"passages {source!r} are unknown: give embedded, ms-marco, or a file ending in {', '.join(FORMATS)}"
+        )
+    if not path.is_file():
+        raise PassageError(f"passages file {source!r} is not there: check the path")
+    return _lines(path)
+
+
+def _lines(path: Path) -> Iterator[Passage]:
+    parse = {".jsonl": _from_json, ".tsv": _from_tsv, ".txt": _from_text}[path.suffix]
+    with path.open(encoding="utf-8") as file:
+        try:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield parse(line.rstrip("\r\n"), f"{path.name}:{number}")
+        except UnicodeDecodeError as error:
+            raise PassageError(
+                f"passages file {path.name!r} is not UTF-8 ({error.reason}): convert it first"
+            ) from error
+
+
+def _from_json(line: str, where: str) -> Passage:
+    try:
+        fields = json.loads(line)
+        return Passage(str(fields.get("id", where)), str(fields.get("topic", "")), str(fields["text"]))
+    except (json.JSONDecodeError, KeyError, AttributeError) as error:
+        raise PassageError(f"{where} is not a JSON object with a field 'text': mend that line") from error
+
+
+def _from_tsv(line: str, where: str) -> Passage:
+    name, tab, text = line.partition("\t")
+    if not tab:
+        raise PassageError(f"{where} has no tab: give id<TAB>text, as in MS MARCO's collection.tsv")
+    return Passage(name, "", text)
+
+
+def _from_text(line: str, where: str) -> Passage:
+    return Passage(where, "", line)
+
+
+def _ms_marco() -> Iterator[Passage]:
+    try:
+        import datasets
+    except ImportError as error:
+        raise PassageError("passages 'ms-marco' need the package datasets: pip install datasets") from error
+    try:
+        rows: Iterable[Any] = datasets.load_dataset("microsoft/ms_marco", "v2.1", split="validation", streaming=True)
+        for row in rows:
+            for k, text in enumerate(row["passages"]["passage_text"]):
+                yield Passage(f"{row['query_id']}-{k}", "", str(text))
+    except (OSError, datasets.exceptions.DatasetNotFoundError) as error:
+        raise PassageError("passages 'ms-marco' cannot be reached on the hub: connect, or give a local file") from error
+
+
+def starting_states(
+    encode: Callable[[str], tuple[list[int], int]], passages: Iterable[Passage], n: int, count: int
+) -> Starts:
+    """The first ``count`` passages of at least ``n`` tokens, cut to exactly ``n``.
+
+    Parameters
+    ----------
+    encode : callable
+        From a text to its ids and the number of pieces left out (`glauber.models.Text.encode`).
+    passages : iterable of Passage
+    n : int
+        Free positions.
+    count : int
+        States wanted.
+
+    Raises
+    ------
+    PassageError
+        If the source ends before ``count`` long enough passages are found.
+    """
+    states, rows, too_short = [], [], 0
+    for passage in passages:
+        ids, dropped = encode(passage.text)
+        if len(ids) < n:
+            too_short += 1
+            continue
+        states.append(ids[:n])
+        rows.append((passage.id, passage.topic, passage.text, dropped))
+        if len(states) == count:
+            return Starts(np.array(states), pd.DataFrame(rows, columns=["id", "topic", "text", "dropped"]), too_short)
+    raise PassageError(
+        f"only {len(states)} of {count} passages have {n} tokens or more ({too_short} are shorter): "
+        f"ask for fewer passages, a smaller n, or give another source"
+    )

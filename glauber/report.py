@@ -1,0 +1,73 @@
+"""Tables and numbers as the book prints them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from .errors import GlauberError
+
+PAPER = Path(__file__).parents[1] / "data" / "paper.csv"
+
+
+def table(
+    frame: pd.DataFrame, formats: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None
+) -> Styler:
+    """A table for display: number formats by column, units in the header, no index.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    formats, units : mapping, optional
+        Format string and unit of a column.
+    """
+    names = {column: f"{column} ({unit})" for column, unit in (units or {}).items()}
+    renamed: dict[Any, Any] = {names.get(column, column): form for column, form in (formats or {}).items()}
+    return frame.rename(columns=names).style.format(renamed, na_rep="–").hide(axis="index")
+
+
+def interval(row: "pd.Series[float]", form: str = "{:.3f}", value: str = "estimate") -> str:
+    """An estimate with its interval, ``0.312 [0.290, 0.335]``, from columns ``value``, ``low`` and ``high``."""
+    if pd.isna(row["low"]):
+        return f"{form.format(row[value])} [no interval from one sample]"
+    return f"{form.format(row[value])} [{form.format(row['low'])}, {form.format(row['high'])}]"
+
+
+def beside_paper(ours: Mapping[str, pd.DataFrame], paper: Mapping[str, str], column: str) -> pd.DataFrame:
+    """Our statistics, one source a row, with the paper's printed figure in a last column of its own.
+
+    Parameters
+    ----------
+    ours : mapping
+        Name of the source to a table with ``statistic``, ``unit``, ``estimate``, ``low``, ``high``.
+    paper : mapping
+        Name of the paper's model to its figure as printed.
+    column : str
+        Head of the paper's column.
+    """
+    rows: list[dict[str, str]] = []
+    for source, summary in ours.items():
+        cells = {"source": source}
+        for _, row in summary.iterrows():
+            head = f"{row['statistic']} ({row['unit']})" if row["unit"] else str(row["statistic"])
+            tiny = 0 < abs(row["estimate"]) < 1e-3
+            cells[head] = interval(row, "{:.0e}" if tiny else "{:.3f}")
+        rows.append(cells)
+    rows += [{"source": source, column: figure} for source, figure in paper.items()]
+    return pd.DataFrame(rows).fillna("–")
+
+
+def paper_value(quantity: str) -> float:
+    """A figure that the paper reports, from ``data/paper.csv``.
+
+    Raises
+    ------
+    GlauberError
+        If the paper's table has no such quantity.
+    """
+    values = pd.read_csv(PAPER).set_index("quantity")["value"]
+    if quantity not in values:
+        raise GlauberError(f"quantity {quantity!r} is not in data/paper.csv: it has {', '.join(values.index)}")
+    return float(values[quantity])
