@@ -22,7 +22,7 @@ types: $(VENV)/installed
 
 # The .py of a notebook is the one to edit; this carries it over to the .ipynb.
 sync: $(VENV)/installed
-	$(BIN)/jupytext --sync notebooks/*.py
+	$(BIN)/jupytext --sync notebooks/*.ipynb
 
 # torch comes first and by itself: its build (CPU or CUDA) is the machine's choice, all else is locked by hash.
 $(VENV)/installed: requirements.lock pyproject.toml

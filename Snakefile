@@ -15,7 +15,7 @@ NOTEBOOKS = sorted(path.stem for path in Path("notebooks").glob("*.ipynb"))
 PAGES = sorted(str(path) for path in Path("book").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 CODE = sorted(str(path) for path in Path("glauber").rglob("*.py"))
 DATA = sorted(str(path) for path in Path("data").rglob("*") if path.suffix in {".jsonl", ".csv", ".json", ".safetensors"})
-PYTHON = sys.executable
+BIN = Path(sys.executable).parent
 
 
 rule site:
@@ -42,10 +42,10 @@ rule book:
     input:
         notebooks=expand("build/book/notebooks/{name}.ipynb", name=NOTEBOOKS),
         pages=PAGES,
-        settings=["_config.yml", "_toc.yml", "CHANGELOG.md"],
+        settings=["_config.yml", "_toc.yml"],
         code=CODE,
     output:
         "build/book/_build/html/index.html",
     shell:
-        "mkdir -p build/book && rm -rf build/book/book && cp -r book build/book/ && cp {input.settings} build/book/ && "
-        "{PYTHON} -m jupyter_book build build/book --all -W -n --keep-going"
+        "mkdir -p build/book && rm -rf build/book/book build/book/_build && cp -r book build/book/ && cp {input.settings} build/book/ && "
+        "{BIN}/jupyter-book build build/book --all -W -n --keep-going"

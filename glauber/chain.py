@@ -110,7 +110,7 @@ def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tenso
     """Columns of the new tokens, shape (rows,).
 
     The token stays if ``stay >= m``, where ``m`` is the probability of all other tokens; else ``pick`` chooses among the
-    others: the top `TOP` by rank first, the rest by id. The order is part of the definition of a trajectory.
+    others, in an order that is part of the definition of a trajectory: the `TOP` likeliest by rank, then the rest by id.
     """
     excluded = excluded_mass(logits, current, temperature)
     stay = torch.from_numpy(draws.stay).to(logits.device)
@@ -118,8 +118,7 @@ def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tenso
     after = current.clone()
     if len(moving):
         pick = torch.from_numpy(draws.pick).to(logits.device)[moving]
-        weights = others(logits[moving], current[moving], temperature[moving])
-        after[moving] = choose(weights, pick)
+        after[moving] = choose(logits[moving], current[moving], temperature[moving], pick)
     return after
 
 
@@ -134,32 +133,26 @@ def excluded_mass(logits: torch.Tensor, current: torch.Tensor, temperature: torc
     return rest / (rest + kept)
 
 
-def others(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-    """Unnormalised probabilities (rows, |V|) in float64 of all tokens but the current one, which has 0.
+def choose(
+    logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, pick: torch.Tensor
+) -> torch.Tensor:
+    """Columns other than ``current``, drawn by inverting the cumulative law of the others in draw order, shape (rows,)."""
+    top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices
+    # Scaled to the best of the others, so that they never underflow together.
+    weights = _weights(logits.double().scatter(1, current[:, None], -torch.inf), temperature)
+    head = weights.gather(1, top).cumsum(dim=1)
+    tail = weights.scatter(1, top, 0.0).cumsum(dim=1)
+    target = pick * (head[:, -1] + tail[:, -1])
+    ranked = top.gather(1, invert(head, target)[:, None])[:, 0]
+    rest = invert(tail, target - head[:, -1])
+    return torch.where((target < head[:, -1]) | (tail[:, -1] == 0), ranked, rest)
 
-    They are scaled to the best of the others, so that they never underflow together.
-    """
-    without = logits.double().scatter(1, current[:, None], -torch.inf)
-    return _weights(without, temperature)
 
-
-def choose(weights: torch.Tensor, pick: torch.Tensor) -> torch.Tensor:
-    """Columns drawn in proportion to ``weights`` by inverting their cumulative sum in draw order, shape (rows,)."""
-    order = draw_order(weights)
-    cumulative = weights.gather(1, order).cumsum(dim=1)
-    target = pick * cumulative[:, -1]
-    # Right of every entry whose cumulative sum is <= target: an entry of weight 0 is never chosen.
+def invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Index of the first entry whose cumulative sum exceeds the target, shape (rows,): an entry of weight 0 is never it."""
     place = torch.searchsorted(cumulative, target[:, None], right=True)
     last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous())
-    return order.gather(1, torch.minimum(place, last))[:, 0]
-
-
-def draw_order(weights: torch.Tensor) -> torch.Tensor:
-    """Columns in draw order, shape (rows, |V|): the `TOP` heaviest by rank, then the rest by id."""
-    top = weights.topk(min(TOP, weights.shape[1]), dim=1).indices
-    ranks = torch.arange(weights.shape[1], device=weights.device).expand_as(weights) + TOP
-    ranks = ranks.scatter(1, top, torch.arange(top.shape[1], device=weights.device).expand_as(top))
-    return ranks.argsort(dim=1)
+    return torch.minimum(place, last)[:, 0]
 
 
 def _weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:

@@ -20,8 +20,8 @@ def resolve_device(device: str) -> torch.device:
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
         return torch.device(next(kind for kind in ("cuda", "mps", "cpu") if available[kind]))
-    kind, _, index = device.partition(":")
-    if kind not in available or (index and not index.isdigit()):
+    kind, colon, index = device.partition(":")
+    if kind not in available or (colon and not index.isdecimal()):
         raise ParameterError(f"device {device!r} is unknown: give auto, cpu, cuda, cuda:0 or mps")
     if not available[kind] or (kind == "cuda" and index and int(index) >= torch.cuda.device_count()):
         raise ParameterError(f"device {device!r} is not on this machine: give auto to take what is there")

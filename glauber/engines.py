@@ -64,7 +64,7 @@ def direct(
         raise ParameterError(f"{len(index)} chain indices for {count} starting states: give one each")
     if steps < 1 or record_every < 1:
         raise ParameterError(f"steps = {steps} and record_every = {record_every} must both be 1 or more")
-    streams = Streams(seed, index, n)
+    streams = Streams(seed, index, n, block=min(256, steps))
     records = np.empty((steps // record_every + 1, count, n), dtype=np.int32)
     records[0] = start.tokens.cpu().numpy()
     site = np.empty((steps, count), dtype=np.int16)

@@ -62,10 +62,8 @@ def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
 
     Returns
     -------
-
-    Parameters
-    ----------
-        Values coerced to their declared types (``1e-3`` in YAML is a string).
+    BaseModel
+        The notebook's parameters, values coerced to their declared types (``1e-3`` in YAML is a string).
 
     Raises
     ------

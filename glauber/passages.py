@@ -74,7 +74,7 @@ def read_passages(source: str = "embedded") -> Iterator[Passage]:
 
 def _lines(path: Path) -> Iterator[Passage]:
     parse = {".jsonl": _from_json, ".tsv": _from_tsv, ".txt": _from_text}[path.suffix]
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:  # Windows editors put a byte-order mark first
         try:
             for number, line in enumerate(file, start=1):
                 if line.strip():
@@ -88,9 +88,12 @@ def _lines(path: Path) -> Iterator[Passage]:
 def _from_json(line: str, where: str) -> Passage:
     try:
         fields = json.loads(line)
-        return Passage(str(fields.get("id", where)), str(fields.get("topic", "")), str(fields["text"]))
+        name, topic, text = fields.get("id", where), fields.get("topic", ""), fields["text"]
     except (json.JSONDecodeError, KeyError, AttributeError) as error:
         raise PassageError(f"{where} is not a JSON object with a field 'text': mend that line") from error
+    if not isinstance(text, str):  # null would become the passage "None"
+        raise PassageError(f"{where} has {text!r} in its field 'text', which is no text: mend that line")
+    return Passage(str(name), str(topic), text)
 
 
 def _from_tsv(line: str, where: str) -> Passage:

@@ -1,11 +1,11 @@
-"""Progress of long loops: a bar on a terminal or in a notebook, a few plain lines in a batch log."""
+"""Progress of long loops: a bar on a terminal, a few plain lines in a batch log."""
 
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 T = TypeVar("T")
 LINES = 10  # plain lines over a whole loop
@@ -31,5 +31,5 @@ def progress(items: Iterable[T], total: int, label: str, unit: str = "step") -> 
         start, every = time.monotonic(), max(1, total // LINES)
         for done, item in enumerate(items, start=1):
             yield item
-            if done % every == 0 and done >= every * 1 and time.monotonic() - start > 5:
+            if done % every == 0 and time.monotonic() - start > 5:
                 print(f"{label}: {done}/{total} {unit}s, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """Counter-based random streams: the draws of a chain depend on (seed, chain, step) alone.
 
-The streams are Philox4x64 {cite}`salmon2011parallel`, keyed by seed and chain index, with the step as the counter. One
+The streams are Philox4x64 :cite:`salmon2011parallel`, keyed by seed and chain index, with the step as the counter. One
 counter value yields four 64-bit words, which is all that one step of Glauber dynamics needs. Draws therefore do not
 depend on batch size, device, engine, chunking, or on which other chains run beside this one, and a run can be resumed
 at any step without storing generator state.

@@ -129,8 +129,7 @@ figure = figures.discrepancy_distribution(
     },
     floor,
 )
-glue("figure-discrepancy", figure, display=False)
-display(figure)
+glue("figure-discrepancy", figure)
 
 # %% tags=["hide-input"]
 summaries = {
@@ -197,8 +196,7 @@ glue("far", float(near.iloc[-1]), display=False)
 glue("near-label", str(near.index[0]), display=False)
 glue("far-label", str(near.index[-1]), display=False)
 figure = figures.discrepancy_by_distance(distances)
-glue("figure-distance", figure, display=False)
-display(figure)
+glue("figure-distance", figure)
 
 # %% [markdown]
 # With tokens drawn from the conditionals, the mean $|D|$ falls from {glue:text}`near:.2f` nats at distance
@@ -234,8 +232,7 @@ glue("chains", p.chains, display=False)
 glue("kept-steps", int(production["steps"].iloc[0]), display=False)
 glue("burn-in", p.steps // 3, display=False)
 figure = figures.production_curve(production)
-glue("figure-production", figure, display=False)
-display(figure)
+glue("figure-production", figure)
 
 # %% [markdown]
 # Means over {glue:text}`chains` chains of {glue:text}`kept-steps` steps each, after {glue:text}`burn-in` steps of

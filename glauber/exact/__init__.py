@@ -14,19 +14,23 @@ from .markov import (
     transition_matrix,
 )
 from .restricted import Restricted, restrict
+from .table import Table, from_joint, tabulate
 
 __all__ = [
     "Restricted",
+    "Table",
     "conditional_tables",
     "distance_to_equilibrium",
     "entropy_production",
     "enumerate_states",
+    "from_joint",
     "mixing_time",
     "restrict",
     "scan_order",
     "site_matrices",
     "spectral_gap",
     "stationary_law",
+    "tabulate",
     "total_variation",
     "transition_matrix",
 ]

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from .style import new_figure, palette
 
-SMALLEST = 1e-17  # nats; an exact 0 has no place on a logarithmic axis and is drawn here
+SMALLEST = 1e-9  # nats; anything below, an exact 0 included, is drawn here
 
 
 def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figure:
@@ -35,7 +35,9 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
     axes.text(np.log10(floor), axes.get_ylim()[1], " noise floor", va="top", ha="left", fontsize=9, color="0.3")
     low, high = int(np.floor(table["size"].min())), int(np.ceil(table["size"].max()))
     ticks = list(range(low, high + 1, max(1, (high - low) // 8)))
-    axes.set_xticks(ticks, [f"$10^{{{t}}}$" for t in ticks])
+    first = np.log10(SMALLEST)
+    labels = [rf"$\leq 10^{{{t}}}$" if t == first else f"$10^{{{t}}}$" for t in ticks]
+    axes.set_xticks(ticks, labels)
     axes.set(xlabel="$|D|$ (nats)", ylabel="density per decade")
     sns.move_legend(axes, "upper left", title=None, bbox_to_anchor=(0, 1.24), ncol=1)
     return figure

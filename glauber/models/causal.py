@@ -26,7 +26,7 @@ class CausalLM:
     Raises
     ------
     ModelError
-        If the tokenizer has no token to start a sequence with.
+        If the tokenizer has no token to start a sequence with, or the network looks at tokens that follow.
     """
 
     def __init__(
@@ -40,10 +40,12 @@ class CausalLM:
         self.name, self.start = name, int(start)
         self.text = Text(tokenizer, int(network.get_output_embeddings().weight.shape[0]))
         self.budget = budget or memory_budget(self.device)
+        if self._looks_ahead():
+            raise ModelError(f"model {name!r} looks at tokens that follow, so it has no joint law: choose a causal one")
 
     @property
     def vocabulary(self) -> NDArray[np.int64]:
-        """Ids that may stand in a sequence, ascending, shape (|V|,)."""
+        """Ids that may stand in a sequence, ascending, shape ``(|V|,)``."""
         return self.text.vocabulary
 
     @property
@@ -87,7 +89,16 @@ class CausalLM:
         allowed = torch.from_numpy(self.vocabulary).to(self.device)
         return logits[rows, positions.to(self.device)][:, allowed].float()
 
+    def _looks_ahead(self) -> bool:
+        # transformers loads BERT and its kin as causal models too, with attention in both directions.
+        first, last = int(self.vocabulary[0]), int(self.vocabulary[-1])
+        logits = self._next_token_logits(torch.tensor([[first, first, 0], [first, last, 0]], device=self.device))[:, :2]
+        return bool((logits[0] - logits[1]).abs().max() > 1e-3 * logits.abs().max())
+
     def _next_token_logits(self, states: torch.Tensor) -> torch.Tensor:
+        limit = getattr(self.network.config, "max_position_embeddings", None) or states.shape[1]
+        if states.shape[1] > limit:
+            raise ModelError(f"n = {states.shape[1]} tokens do not fit model {self.name!r}: give n of at most {limit}")
         first = torch.full((len(states), 1), self.start, dtype=torch.long, device=self.device)
         with torch.inference_mode():
             logits = self.network(input_ids=torch.cat([first, states[:, :-1]], dim=1)).logits

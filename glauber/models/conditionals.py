@@ -15,14 +15,14 @@ class Conditionals(Protocol):
 
     @property
     def vocabulary(self) -> NDArray[np.int64]:
-        """Ids that may be emitted, ascending, shape (|V|,)."""
+        """Ids that may be emitted, ascending, shape ``(|V|,)``."""
 
     @property
     def device(self) -> torch.device:
         """Where the logits are computed."""
 
     def conditional_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Logits ``l_i(v; x_-i)`` in nats, shape (rows, |V|), for states (rows, n) and positions (rows,)."""
+        """Logits ``l_i(v; x_-i)`` in nats, shape ``(rows, |V|)``, for states (rows, n) and positions (rows,)."""
 
 
 class RectangleSource(Protocol):
@@ -30,7 +30,7 @@ class RectangleSource(Protocol):
 
     @property
     def vocabulary(self) -> NDArray[np.int64]:
-        """Ids that may be emitted, ascending, shape (|V|,)."""
+        """Ids that may be emitted, ascending, shape ``(|V|,)``."""
 
     @property
     def device(self) -> torch.device:
@@ -40,4 +40,4 @@ class RectangleSource(Protocol):
         """``l_i(v; x_-i)`` in nats up to a constant per row, for v in candidates (rows, k): shape (rows, k)."""
 
     def proposal_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Logits (rows, |V|) of a law from which plausible tokens for that position can be drawn."""
+        """Logits ``(rows, |V|)`` of a law from which plausible tokens for that position can be drawn."""

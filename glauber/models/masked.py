@@ -29,7 +29,8 @@ class MaskedLM:
     Raises
     ------
     ModelError
-        If the tokenizer has no mask token, the model no output embedding, or the vocabulary is empty.
+        If the tokenizer has no mask token or is not the model's own, the model has no output embedding, or the
+        vocabulary is empty.
     """
 
     def __init__(
@@ -44,6 +45,13 @@ class MaskedLM:
         self.name = name
         self.mask = int(tokenizer.mask_token_id)
         self.text = Text(tokenizer, int(decoder.weight.shape[0]))
+        table: Any = network.get_input_embeddings().weight
+        highest, rows = max(self.mask, *self.text.prefix, *self.text.suffix), len(table)
+        if highest >= rows:
+            raise ModelError(
+                f"model {name!r} embeds {rows} ids, but a special token of its tokenizer has id {highest}: "
+                f"give it the tokenizer that it was trained with"
+            )
         self.budget = budget or memory_budget(self.device)
         self._masked: torch.Tensor | None = None
         decoder.register_forward_pre_hook(self._keep_masked_row)
@@ -53,7 +61,7 @@ class MaskedLM:
 
     @property
     def vocabulary(self) -> NDArray[np.int64]:
-        """Ids that may be emitted, ascending, shape (|V|,)."""
+        """Ids that may be emitted, ascending, shape ``(|V|,)``."""
         return self.text.vocabulary
 
     @property
@@ -78,7 +86,7 @@ class MaskedLM:
 
         Returns
         -------
-        Tensor, shape (rows, |V|)
+        Tensor, shape ``(rows, |V|)``
             Logits in nats, float32 (float64 for a float64 network); columns follow ``vocabulary``.
 
         Raises
@@ -114,7 +122,7 @@ class MaskedLM:
         """Rows of ``n`` free tokens that fit the memory budget."""
         config: Any = self.network.config
         length: int = n + len(self.text.prefix) + len(self.text.suffix)
-        hidden, heads = config.hidden_size, config.num_attention_heads
+        hidden, heads = config.hidden_size, getattr(config, "num_attention_heads", 1)  # FNet has none
         wide = getattr(config, "intermediate_size", None) or getattr(config, "hidden_dim", 4 * hidden)
         size = torch.finfo(self.network.dtype).bits // 8
         row = length * (8 * hidden + 2 * wide) * size + heads * length**2 * size + len(self.vocabulary) * (size + 16)
@@ -126,7 +134,10 @@ class MaskedLM:
         at = positions + len(self._prefix)
         ids[torch.arange(rows, device=self.device), at] = self.mask
         with torch.inference_mode(), self._only_row(at):
-            logits: torch.Tensor = self.network(input_ids=ids).logits[:, 0, self._columns]
+            logits: torch.Tensor = self.network(input_ids=ids).logits
+        if logits.shape[1] > 1:  # MobileBERT's head multiplies by the weights itself: the hook never ran
+            logits = logits[torch.arange(rows, device=self.device), at].unsqueeze(1)
+        logits = logits[:, 0, self._columns]
         logits = logits if logits.dtype == torch.float64 else logits.float()
         # A sum is finite unless some term is not (or the sum itself overflows): the cheap test comes first.
         if not torch.isfinite(logits.sum()) and not torch.isfinite(logits).all():

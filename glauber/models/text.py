@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerBase
 
 from ..errors import ModelError
@@ -64,7 +65,9 @@ class Text:
 
     def decode(self, ids: list[int]) -> str:
         """Readable text of a row of ids. For the reader only: never encode it again."""
-        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=True))
+        # Only pieces of words lack their spaces; for other tokenizers transformers would warn that it does not obey.
+        pieces = isinstance(getattr(getattr(self.tokenizer, "backend_tokenizer", None), "model", None), WordPiece)
+        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=pieces))
 
     def tokens(self, ids: list[int]) -> list[str]:
         """The token strings of a row of ids, as they stand in the vocabulary."""

@@ -1,0 +1,31 @@
+"""Fixtures shared by the tests: tiny random checkpoints of every family, and the embedded model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import NETWORKS, build
+
+import glauber
+
+# At most two threads, fewer where OMP_NUM_THREADS says so: more only get in each other's way on models this small.
+torch.set_num_threads(min(2, torch.get_num_threads()))
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folder of each checkpoint by family: seven masked language models, ``gpt2`` and ``headless``."""
+    root = tmp_path_factory.mktemp("checkpoints")
+    return {family: build(family, root / family) for family in NETWORKS}
+
+
+@pytest.fixture(scope="session")
+def tiny() -> glauber.MaskedLM:
+    """The embedded model."""
+    return glauber.load_model("glauber-tiny", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny64() -> glauber.MaskedLM:
+    """The embedded model in float64."""
+    return glauber.load_model("glauber-tiny", device="cpu", dtype="float64")

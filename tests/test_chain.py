@@ -1,0 +1,163 @@
+"""The sampler's law, against exact enumeration; and planted errors, which the same checks must reject."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import check_law_after, check_never_emitted, check_rare_moves, state_index
+
+from glauber import MaskedLM, ParameterError, chain, engines, exact, randomness
+from glauber.models import text as model_text
+from glauber.passages import read_passages, starting_states
+
+SHAPES = [(2, 6), (3, 4), (4, 3), (2, 70)]  # (n, k); with k > TOP the draw by id is reached
+
+
+def random_table(n: int, k: int, seed: int, spread: float = 2.0) -> exact.Table:
+    """Conditionals of no joint law."""
+    rng = np.random.default_rng(seed)
+    rest = rng.normal(size=(n, *(k,) * (n - 1), k)) * spread
+    tables = [np.moveaxis(np.repeat(r[..., None, :], k, axis=-2), n - 1, i).reshape(k**n, k) for i, r in enumerate(rest)]
+    return exact.Table(np.stack(tables))
+
+
+@pytest.fixture(scope="module")
+def small(tiny64: MaskedLM) -> exact.Restricted:
+    """Three neighbouring positions of a passage, four tokens each."""
+    begin = starting_states(tiny64.text.encode, read_passages(), 12, 1)
+    return exact.restrict(tiny64, begin.states[0], [4, 5, 6], k=4)
+
+
+@pytest.mark.parametrize(("n", "k"), SHAPES)
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_law_after_some_steps(n: int, k: int, temperature: float) -> None:
+    table = random_table(n, k, seed=n * k)
+    check_law_after(table, table, [0] * n, temperature, steps=2 * n + 1, chains=20_000, seed=3)
+
+
+def test_law_of_a_network_on_a_restricted_space(small: exact.Restricted) -> None:
+    table = exact.tabulate(small, 3)
+    check_law_after(small, table, [0, 1, 2], temperature=1.0, steps=4, chains=1500, seed=5)
+    check_law_after(table, table, [0, 1, 2], temperature=1.0, steps=9, chains=20_000, seed=5)
+
+
+def test_mixed_temperatures_in_one_batch_are_the_runs_apart() -> None:
+    table = random_table(3, 4, seed=1)
+    together = engines.direct(table, np.zeros((4, 3), int), temperature=[0.2, 1, 1, 5], steps=50, seed=7)
+    apart = engines.direct(table, np.zeros((1, 3), int), temperature=5, steps=50, seed=7, chains=[3])
+    assert np.array_equal(together["states"].values[:, 3], apart["states"].values[:, 0])
+
+
+def test_shared_sites_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = randomness.sites
+    monkeypatch.setattr(randomness, "sites", lambda drawn, n: np.full(len(drawn), original(drawn[:1], n)[0]))
+    table = random_table(3, 4, seed=12)
+    with pytest.raises(AssertionError, match="law after|probability 0"):
+        check_law_after(table, table, [0] * 3, 2.0, steps=7, chains=20_000, seed=3)
+
+
+def one_minus_p(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """The planted error: cancellation instead of a sum."""
+    law = (logits.double() / temperature[:, None]).softmax(dim=1)
+    return 1 - law.gather(1, current[:, None])[:, 0]
+
+
+def test_rare_moves_keep_their_rate_and_one_minus_p_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    trap = torch.tensor([2.0, 0.1, 0.05, -1.0], dtype=torch.float64)
+    for temperature in (0.05, 0.2, 1.0):
+        check_rare_moves(trap, temperature, chains=4000, seed=2)
+    monkeypatch.setattr(chain, "excluded_mass", one_minus_p)
+    with pytest.raises(AssertionError, match="where half should"):
+        check_rare_moves(trap, 0.05, chains=4000, seed=2)
+
+
+def forbidden_ids(model: MaskedLM) -> set[int]:
+    return set(model.text.tokenizer.all_special_ids)
+
+
+def test_forbidden_tokens_are_never_emitted_and_a_mask_in_the_vocabulary_is_rejected(
+    tiny: MaskedLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = starting_states(tiny.text.encode, read_passages(), 6, 100).states
+    states = engines.direct(tiny, begin, temperature=10.0, steps=1000, seed=11)["states"].values
+    assert states.shape[0] * states.shape[1] > 10**5
+    check_never_emitted(states, forbidden_ids(tiny))
+    original = model_text.allowed_ids
+    monkeypatch.setattr(
+        model_text, "allowed_ids", lambda t, width: np.sort(np.append(original(t, width), t.mask_token_id))
+    )
+    faulty = MaskedLM(tiny.network, tiny.text.tokenizer, "faulty")
+    states = engines.direct(faulty, np.tile(begin, (2, 1)), temperature=1000.0, steps=400, seed=11)["states"].values
+    with pytest.raises(AssertionError, match="forbidden"):
+        check_never_emitted(states, forbidden_ids(tiny))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-40, 40), min_size=2, max_size=80), st.floats(0.05, 20), st.integers(0, 2**32 - 1))
+def test_excluded_mass_and_choice(values: list[float], temperature: float, seed: int) -> None:
+    logits = torch.tensor([values], dtype=torch.float64)
+    tau, current = torch.tensor([temperature], dtype=torch.float64), torch.tensor([0])
+    mass = chain.excluded_mass(logits, current, tau)
+    odds = torch.logsumexp(logits[:, 1:] / tau, 1) - logits[:, 0] / tau
+    assert torch.allclose(mass, torch.sigmoid(odds), rtol=1e-9, atol=0)
+    picks = torch.tensor([np.random.default_rng(seed).random()], dtype=torch.float64)
+    for pick in (torch.zeros(1, dtype=torch.float64), picks, torch.full((1,), randomness.BELOW_ONE, dtype=torch.float64)):
+        assert chain.choose(logits, current, tau, pick).item() != 0
+
+
+def test_choice_follows_the_law_of_the_others() -> None:
+    k = 90
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=k))
+    picks = (torch.arange(40_000, dtype=torch.float64) + 0.5) / 40_000
+    rows = len(picks)
+    chosen = chain.choose(
+        logits.repeat(rows, 1), torch.full((rows,), 7), torch.full((rows,), 1.5, dtype=torch.float64), picks
+    )
+    law = (logits / 1.5).exp()
+    law[7] = 0
+    counts = torch.bincount(chosen, minlength=k)
+    # Evenly spaced picks invert the law exactly, up to one count at each end of a token's stretch.
+    assert (counts - rows * law / law.sum()).abs().max() <= 1.0
+
+
+def test_trace_holds_what_happened() -> None:
+    table = random_table(3, 5, seed=4)
+    trace = engines.direct(table, np.zeros((6, 3), int), temperature=1.5, steps=40, seed=9)
+    states = trace["states"].values.astype(int)
+    for t in range(40):
+        for c in range(6):
+            site = int(trace["site"].values[t, c])
+            rest = np.arange(3) != site
+            before, after = states[t, c], states[t + 1, c]
+            assert np.array_equal(before[rest], after[rest])
+            assert bool(trace["changed"].values[t, c]) == (before[site] != after[site])
+            row = table.tables[site, state_index(before[None], 5)[0]]
+            expected = (row[after[site]] - row[before[site]]) / 1.5
+            assert trace["log_ratio"].values[t, c] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"temperature": 0.0}, "temperature"),
+        ({"temperature": [1.0, 2.0, 3.0]}, "temperatures"),
+        ({"steps": 0}, "steps"),
+        ({"record_every": 0}, "record_every"),
+        ({"chains": [1]}, "chain indices"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(change: dict[str, object], words: str) -> None:
+    arguments: dict[str, object] = {"temperature": 1.0, "steps": 3, "seed": 0} | change
+    with pytest.raises(ParameterError, match=words) as caught:
+        engines.direct(random_table(2, 3, seed=0), np.zeros((2, 2), int), **arguments)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_states_are_refused() -> None:
+    table = random_table(2, 3, seed=0)
+    with pytest.raises(ParameterError, match="shape"):
+        chain.init(table, np.zeros(3, int))
+    with pytest.raises(ParameterError, match="token id 3"):
+        chain.init(table, np.array([[0, 3]]))
