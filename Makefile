@@ -4,7 +4,7 @@ PROFILE ?= default
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: book test lint types sync lock clean
+.PHONY: book test check-site lint types sync lock clean
 
 book: $(VENV)/installed
 	$(BIN)/python -m snakemake --cores 1 --quiet progress rules --config profile=$(PROFILE)
@@ -12,6 +12,10 @@ book: $(VENV)/installed
 
 test: $(VENV)/installed lint types
 	$(BIN)/python -m pytest
+
+# Needs Chromium at /usr/bin/chromium.
+check-site:
+	$(BIN)/python tests/check_site.py build/book/_build/html
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

@@ -133,9 +133,7 @@ def excluded_mass(logits: torch.Tensor, current: torch.Tensor, temperature: torc
     return rest / (rest + kept)
 
 
-def choose(
-    logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, pick: torch.Tensor
-) -> torch.Tensor:
+def choose(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, pick: torch.Tensor) -> torch.Tensor:
     """Columns other than ``current``, drawn by inverting the cumulative law of the others in draw order, shape (rows,)."""
     top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices
     # Scaled to the best of the others, so that they never underflow together.

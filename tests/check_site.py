@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlparse
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -108,6 +108,22 @@ def is_fault(message: ConsoleMessage) -> bool:
     return message.type == "error" and not message.location.get("url", "").endswith("/favicon.ico")
 
 
+def listen(page: Page, faults: list[str]) -> None:
+    """Note console errors, script errors, and requests to other hosts."""
+
+    def on_console(message: ConsoleMessage) -> None:
+        if is_fault(message):
+            faults.append(f"console: {message.text}")
+
+    def on_request(request: Request) -> None:
+        if urlparse(request.url).hostname not in {"127.0.0.1", None}:
+            faults.append(f"request to {request.url}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: faults.append(f"script error: {error}"))
+    page.on("request", on_request)
+
+
 def check(browser: Browser, root: Path, screenshots: Path | None) -> int:
     """Check all pages in all views; print faults and return their number."""
     server = serve(root)
@@ -119,12 +135,7 @@ def check(browser: Browser, root: Path, screenshots: Path | None) -> int:
         for name in pages:
             page = context.new_page()
             faults: list[str] = []
-            page.on("console", lambda m, f=faults: f.append(f"console: {m.text}") if is_fault(m) else None)
-            page.on("pageerror", lambda e, f=faults: f.append(f"script error: {e}"))
-            page.on(
-                "request",
-                lambda r, f=faults: f.append(f"request to {r.url}") if urlparse(r.url).hostname not in {"127.0.0.1", None} else None,
-            )
+            listen(page, faults)
             faults += faults_of(page, base + name, root)
             if screenshots:
                 target = screenshots / view / f"{name.replace('/', '-')}.png"

@@ -41,7 +41,7 @@ TABLES = ("bert", "roberta", "distilbert", "albert", "electra")
 
 def sentence_of(family: str) -> str:
     """A text of a dozen or two tokens, none of them unknown to the family's tokenizer."""
-    return PROTEIN[:14] if family == "esm" else "The heart of a runner beats slowly at rest."
+    return PROTEIN[:14] if family == "esm" else "A runner's heart beats slowly at rest."
 
 
 def text_of(family: str) -> str:

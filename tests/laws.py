@@ -67,7 +67,10 @@ def check_rare_moves(logits: torch.Tensor, temperature: float, chains: int, seed
     rng = np.random.default_rng(seed)
     draws = Draws(np.zeros(chains, np.int64), rng.random(chains) * squeeze, rng.random(chains))
     after = chain.redraw(
-        logits.repeat(chains, 1), torch.zeros(chains, dtype=torch.long), torch.full((chains,), temperature).double(), draws
+        logits.repeat(chains, 1),
+        torch.zeros(chains, dtype=torch.long),
+        torch.full((chains,), temperature).double(),
+        draws,
     )
     moved = int((after != 0).sum())
     p = stats.binomtest(moved, chains, 0.5).pvalue

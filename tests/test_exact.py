@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_chain import random_table
@@ -45,7 +46,9 @@ def test_joint_laws_are_stationary_under_every_scan(seed: int, shape: tuple[int,
     mu = np.exp(joint - joint.max())
     mu /= mu.sum()
     for order in (None, range(shape[0]), range(shape[0] - 1, -1, -1)):
-        assert np.allclose(exact.stationary_law(exact.transition_matrix(table.tables, temperature, order)), mu, rtol=1e-8)
+        assert np.allclose(
+            exact.stationary_law(exact.transition_matrix(table.tables, temperature, order)), mu, rtol=1e-8
+        )
     assert exact.scan_order(table.tables, temperature)["TV"].max() < 1e-10
     assert abs(exact.entropy_production(table.tables, temperature)) < 1e-10
 
@@ -101,8 +104,6 @@ def test_restricted_space_is_the_model_there(tiny64: MaskedLM) -> None:
     for s, x in enumerate(states):
         full = ids.copy()
         full[[2, 6]] = [int(small.tokens[0, x[0]]), int(small.tokens[1, x[1]])]
-        import torch
-
         row = tiny64.conditional_logits(torch.from_numpy(full)[None], torch.tensor([6]))[0].numpy()
         wanted = row[np.searchsorted(tiny64.vocabulary, small.tokens[1].numpy())]
         assert np.allclose(table.tables[1, s], wanted, atol=1e-9)

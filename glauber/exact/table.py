@@ -49,9 +49,7 @@ class Table:
         """Logits (rows, k) for states (rows, n) and positions (rows,)."""
         return self._logits[positions, (states * self._strides).sum(dim=1)]
 
-    def candidate_logits(
-        self, states: torch.Tensor, positions: torch.Tensor, candidates: torch.Tensor
-    ) -> torch.Tensor:
+    def candidate_logits(self, states: torch.Tensor, positions: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Logits of a few local ids, shape (rows, candidates)."""
         return self.conditional_logits(states, positions).gather(1, candidates)
 

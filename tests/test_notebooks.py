@@ -1,0 +1,87 @@
+"""Notebooks: paired files in sync, parameters intact, every one runs under `quick`, wrong parameters stop at once."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+import papermill
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PROFILES = yaml.safe_load((ROOT / "notebooks" / "profiles.yml").read_text("utf-8"))
+
+
+def run(path: Path, out: Path, **values: object) -> Any:
+    return papermill.execute_notebook(
+        path, out / path.name, parameters=values, kernel_name="python3", progress_bar=False, cwd=ROOT
+    )
+
+
+def parameters_cell(notebook: Any) -> Any:
+    (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    return cell
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    return Path(request.param)
+
+
+def test_pairs_are_in_sync(path: Path) -> None:
+    notebook, script = nbformat.read(path, 4), jupytext.read(path.with_suffix(".py"))
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [(c.cell_type, c.source) for c in script.cells]
+    assert [c.metadata.get("tags") for c in notebook.cells] == [c.metadata.get("tags") for c in script.cells]
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+def test_no_outputs_are_stored(path: Path) -> None:
+    for cell in nbformat.read(path, 4).cells:
+        assert not cell.get("outputs")
+        assert cell.get("execution_count") is None
+
+
+def test_parameters_are_literals_and_survive_the_round_trip(path: Path) -> None:
+    notebook = nbformat.read(path, 4)
+    cell = parameters_cell(notebook)
+    for statement in ast.parse(cell.source).body:
+        assert isinstance(statement, ast.Assign)
+        ast.literal_eval(statement.value)
+    again = jupytext.reads(jupytext.writes(notebook, fmt="py:percent"), fmt="py:percent")
+    assert parameters_cell(again).source == cell.source
+
+
+def test_profiles_name_known_parameters(path: Path) -> None:
+    names = {t.id for s in ast.parse(parameters_cell(nbformat.read(path, 4)).source).body for t in s.targets}
+    for profile, notebooks in PROFILES.items():
+        assert set(notebooks[path.stem]) <= names, profile
+
+
+def test_runs_under_quick(path: Path, tmp_path: Path) -> None:
+    done = run(path, tmp_path, **PROFILES["quick"][path.stem])
+    errors = [
+        o for c in done.cells for o in c.get("outputs", []) if o.output_type == "error" or o.get("name") == "stderr"
+    ]
+    assert not errors, errors
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"modle": "x"}, "parameter 'modle' is unknown"),
+        ({"n": -3}, "parameter n = -3 is refused"),
+        ({"model": "nowhere"}, "model 'nowhere' is no embedded model"),
+    ],
+)
+def test_wrong_parameters_stop_in_the_first_cells(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, object], sentence: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        run(path, tmp_path, **values)
+    assert caught.value.cell_index <= 5
+    (line,) = [line for line in caught.value.traceback if sentence in line]
+    assert "\n" not in line.strip()

@@ -1,0 +1,95 @@
+"""The repository agrees with itself: environments, table of contents, glued numbers, model cards."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from glauber import report
+from glauber.errors import GlauberError
+
+ROOT = Path(__file__).parents[1]
+
+
+def names(requirements: list[str]) -> dict[str, str]:
+    """Requirement lines as name to version range."""
+    parsed = {}
+    for line in requirements:
+        name, bounds = re.fullmatch(r"([A-Za-z0-9._-]+)\s*(.*)", line).groups()  # type: ignore[union-attr]
+        parsed[name.lower()] = bounds.replace(" ", "")
+    return parsed
+
+
+def test_environment_yml_has_the_packages_of_pyproject() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = names(
+        [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
+    )
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))
+    listed = [d for d in environment["dependencies"] if isinstance(d, str) and not re.match(r"(python|pip|make)\b", d)]
+    (pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    pip = [line for line in pip if not line.startswith("-e")]
+    assert {**names(listed), **names(pip)} == {
+        name.replace("torch", "pytorch") if name == "torch" else name: bounds for name, bounds in wanted.items()
+    }
+    assert f"python{project['requires-python']}" in [
+        d.replace(" ", "") for d in environment["dependencies"] if isinstance(d, str)
+    ]
+
+
+def test_lock_covers_the_dependencies_and_holds_hashes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = names(
+        [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
+    )
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    locked = {line.split("==")[0] for line in lock.splitlines() if re.match(r"[a-z0-9]", line)}
+    assert set(wanted) - {"torch"} <= locked
+    assert "http" + "://" not in lock and "https" + "://" not in lock
+    assert lock.count("--hash=sha256:") > len(locked)
+
+
+def test_table_of_contents_names_files_that_are_there() -> None:
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    pages = [toc["root"], *(c["file"] for part in toc["parts"] for c in part["chapters"])]
+    for page in pages:
+        assert list(ROOT.glob(f"{page}.md")) or list(ROOT.glob(f"{page}.ipynb")), page
+    chapters = {p.stem for p in (ROOT / "notebooks").glob("*.ipynb")}
+    assert {Path(p).name for p in pages if p.startswith("notebooks/")} == chapters
+
+
+def test_every_glued_number_is_made_by_its_notebook() -> None:
+    used: dict[Path, set[str]] = {}
+    for page in [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.py")]:
+        text = page.read_text("utf-8")
+        for key in re.findall(r"\{glue:(?:text)?\}`([^`]+)`", text):
+            where, _, name = key.rpartition("::")
+            source = (page.parent / where).with_suffix(".py").resolve() if where else page
+            used.setdefault(source, set()).add(name.rsplit(":", 1)[0] if ":" in name else name)
+    for source, keys in used.items():
+        made = source.read_text("utf-8")
+        for key in keys:
+            stem = key.rsplit("-", 1)[0]
+            assert f'glue("{key}"' in made or f'"{key}":' in made or f'glue(f"{stem}-' in made, (source.name, key)
+
+
+def test_every_embedded_model_has_a_card() -> None:
+    for config in (ROOT / "data" / "models").glob("*/config.json"):
+        card = (config.parent / "README.md").read_text("utf-8")
+        for word in ("licence", "trained", "loss"):
+            assert word in card.lower(), (config.parent.name, word)
+
+
+def test_papers_figures_are_looked_up() -> None:
+    assert report.paper_value("delta_low") == 0.64
+    with pytest.raises(GlauberError, match="is not in data"):
+        report.paper_value("delta_middle")
+
+
+def test_citations_are_in_the_bibliography() -> None:
+    entries = set(re.findall(r"@\w+\{([^,]+),", (ROOT / "book" / "references.bib").read_text("utf-8")))
+    for page in [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.py"), *(ROOT / "glauber").rglob("*.py")]:
+        for group in re.findall(r"\{?:?cite:?\}?`([^`]+)`", page.read_text("utf-8")):
+            assert {key.strip() for key in group.split(",")} <= entries, page.name
