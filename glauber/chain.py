@@ -14,7 +14,8 @@ from .errors import ParameterError
 from .models import Conditionals
 from .randomness import Draws
 
-TOP = 64  # tokens that are drawn by rank before the rest are drawn by id
+ROUNDING = 1e-4  # more than float32 weights can be off by, relative
+UNDERFLOW = 1e-25  # below it, sums of float32 weights are not trusted at all
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,43 @@ def step(model: Conditionals, state: State, temperature: torch.Tensor, draws: Dr
 def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, draws: Draws) -> torch.Tensor:
     """Columns of the new tokens, shape (rows,).
 
-    The token stays if ``stay >= m``, where ``m`` is the probability of all other tokens; else ``pick`` chooses among the
-    others, in an order that is part of the definition of a trajectory: the `TOP` likeliest by rank, then the rest by id.
+    The token stays if ``stay >= m``, where ``m`` is the probability of all other tokens; else ``pick`` inverts the
+    cumulative law of the others, taken by id. The order is part of the definition of a trajectory.
+
+    The weights are computed in the precision of the logits and summed in float64. Where float32 weights could decide
+    otherwise than `excluded_mass`, that is asked.
     """
-    excluded = excluded_mass(logits, current, temperature)
     stay = torch.from_numpy(draws.stay).to(logits.device)
-    moving = torch.nonzero(stay < excluded)[:, 0]
+    weights = relative_weights(logits, temperature)
+    kept = weights.gather(1, current[:, None])[:, 0].double()
+    weights.scatter_(1, current[:, None], 0.0)
+    rest = weights.sum(dim=1, dtype=torch.float64)
+    mass = odds(rest, kept)
+    if logits.dtype != torch.float64:
+        close = torch.nonzero((stay - mass).abs() <= ROUNDING * mass + UNDERFLOW)[:, 0]
+        if len(close):
+            mass[close] = excluded_mass(logits[close], current[close], temperature[close])
+    moving = torch.nonzero(stay < mass)[:, 0]
     after = current.clone()
     if len(moving):
         pick = torch.from_numpy(draws.pick).to(logits.device)[moving]
-        after[moving] = choose(logits[moving], current[moving], temperature[moving], pick)
+        lost = moving[rest[moving] <= UNDERFLOW]
+        if len(lost):  # the others underflowed beside the current token: scale them to the best of themselves
+            without = logits[lost].double().scatter(1, current[lost][:, None], -torch.inf)
+            weights[lost] = relative_weights(without, temperature[lost]).to(weights.dtype)
+        after[moving] = invert(weights[moving].cumsum(dim=1, dtype=torch.float64), pick)
     return after
+
+
+def odds(rest: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Probability of the others from their summed weight and the current token's: no subtraction, so no cancellation."""
+    return rest / (rest + kept)
+
+
+def relative_weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """``exp(l / tau)`` relative to the largest of the row, in the precision of the logits, shape of ``logits``."""
+    shifted = logits - logits.amax(dim=1, keepdim=True)
+    return shifted.div_(temperature[:, None].to(logits.dtype)).exp_()
 
 
 def excluded_mass(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
@@ -127,33 +154,15 @@ def excluded_mass(logits: torch.Tensor, current: torch.Tensor, temperature: torc
 
     It is summed over the other tokens and never computed as ``1 - p``, which is 0 or noise in a trap.
     """
-    weights = _weights(logits, temperature)
+    weights = relative_weights(logits.double(), temperature)
     kept = weights.gather(1, current[:, None])[:, 0]
-    rest = weights.scatter(1, current[:, None], 0.0).sum(dim=1)
-    return rest / (rest + kept)
+    rest = weights.scatter_(1, current[:, None], 0.0).sum(dim=1)
+    return odds(rest, kept)
 
 
-def choose(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, pick: torch.Tensor) -> torch.Tensor:
-    """Columns other than ``current``, drawn by inverting the cumulative law of the others in draw order, shape (rows,)."""
-    top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices
-    # Scaled to the best of the others, so that they never underflow together.
-    weights = _weights(logits.double().scatter(1, current[:, None], -torch.inf), temperature)
-    head = weights.gather(1, top).cumsum(dim=1)
-    tail = weights.scatter(1, top, 0.0).cumsum(dim=1)
-    target = pick * (head[:, -1] + tail[:, -1])
-    ranked = top.gather(1, invert(head, target)[:, None])[:, 0]
-    rest = invert(tail, target - head[:, -1])
-    return torch.where((target < head[:, -1]) | (tail[:, -1] == 0), ranked, rest)
-
-
-def invert(cumulative: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Index of the first entry whose cumulative sum exceeds the target, shape (rows,): an entry of weight 0 is never it."""
+def invert(cumulative: torch.Tensor, pick: torch.Tensor) -> torch.Tensor:
+    """Columns drawn by inverting cumulative weights (rows, k) at uniforms (rows,): a column of weight 0 is never drawn."""
+    target = pick * cumulative[:, -1]
     place = torch.searchsorted(cumulative, target[:, None], right=True)
     last = torch.searchsorted(cumulative, cumulative[:, -1:].contiguous())
     return torch.minimum(place, last)[:, 0]
-
-
-def _weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
-    shifted = logits.double()
-    shifted = shifted - shifted.amax(dim=1, keepdim=True)
-    return (shifted / temperature[:, None]).exp_()

@@ -17,7 +17,9 @@ from tokenizers import models as subwords
 
 from glauber.passages import EMBEDDED
 
-TEXTS = [json.loads(line)["text"] for line in EMBEDDED.read_text(encoding="utf-8").splitlines()][:60]
+SENTENCE = "A runner's heart beats slowly at rest."
+TEXTS = [json.loads(line)["text"] for line in EMBEDDED.read_text(encoding="utf-8").splitlines()[:60]]
+TEXTS.append(SENTENCE)
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQAPILSRVGDGTQDNLSGAEKAVQVKVKALPDAQFEVVHSLAKWKRQTLGQHDFSAGEGLYTHMKAL"
 AMINO_ACIDS = [*"LAGVSERTIDPKQNFYMHWCXBUZO.-"]
 UNUSED = [f"[unused{k}]" for k in range(8)]
@@ -41,7 +43,7 @@ TABLES = ("bert", "roberta", "distilbert", "albert", "electra")
 
 def sentence_of(family: str) -> str:
     """A text of a dozen or two tokens, none of them unknown to the family's tokenizer."""
-    return PROTEIN[:14] if family == "esm" else "A runner's heart beats slowly at rest."
+    return PROTEIN[:14] if family == "esm" else SENTENCE
 
 
 def text_of(family: str) -> str:

@@ -10,8 +10,9 @@ from laws import check_law_after, check_never_emitted, check_rare_moves, state_i
 from glauber import MaskedLM, ParameterError, chain, engines, exact, randomness
 from glauber.models import text as model_text
 from glauber.passages import read_passages, starting_states
+from glauber.randomness import Draws
 
-SHAPES = [(2, 6), (3, 4), (4, 3), (1, 90)]  # (n, k); with k > TOP the draw by id is reached
+SHAPES = [(2, 6), (3, 4), (4, 3), (1, 90)]  # (n, k)
 
 
 def random_table(n: int, k: int, seed: int, spread: float = 2.0) -> exact.Table:
@@ -59,17 +60,16 @@ def test_shared_sites_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
         check_law_after(table, table, [0] * 3, 2.0, steps=7, chains=20_000, seed=3)
 
 
-def one_minus_p(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+def one_minus_p(rest: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     """The planted error: cancellation instead of a sum."""
-    law = (logits.double() / temperature[:, None]).softmax(dim=1)
-    return 1 - law.gather(1, current[:, None])[:, 0]
+    return 1 - kept / (rest + kept)
 
 
 def test_rare_moves_keep_their_rate_and_one_minus_p_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     trap = torch.tensor([2.0, 0.1, 0.05, -1.0], dtype=torch.float64)
     for temperature in (0.05, 0.2, 1.0):
         check_rare_moves(trap, temperature, chains=4000, seed=2)
-    monkeypatch.setattr(chain, "excluded_mass", one_minus_p)
+    monkeypatch.setattr(chain, "odds", one_minus_p)
     with pytest.raises(AssertionError, match="where half should"):
         check_rare_moves(trap, 0.05, chains=4000, seed=2)
 
@@ -103,28 +103,39 @@ def test_excluded_mass_and_choice(values: list[float], temperature: float, seed:
     mass = chain.excluded_mass(logits, current, tau)
     odds = torch.logsumexp(logits[:, 1:] / tau, 1) - logits[:, 0] / tau
     assert torch.allclose(mass, torch.sigmoid(odds), rtol=1e-9, atol=0)
-    picks = torch.tensor([np.random.default_rng(seed).random()], dtype=torch.float64)
-    for pick in (
-        torch.zeros(1, dtype=torch.float64),
-        picks,
-        torch.full((1,), randomness.BELOW_ONE, dtype=torch.float64),
-    ):
-        assert chain.choose(logits, current, tau, pick).item() != 0
+    for pick in (0.0, float(np.random.default_rng(seed).random()), randomness.BELOW_ONE):
+        draws = Draws(np.zeros(1, np.int64), np.zeros(1), np.array([pick]))
+        if mass > 0:
+            assert chain.redraw(logits, current, tau, draws).item() != 0
 
 
-def test_choice_follows_the_law_of_the_others() -> None:
-    k = 90
-    logits = torch.from_numpy(np.random.default_rng(0).normal(size=k))
-    picks = (torch.arange(40_000, dtype=torch.float64) + 0.5) / 40_000
-    rows = len(picks)
-    chosen = chain.choose(
-        logits.repeat(rows, 1), torch.full((rows,), 7), torch.full((rows,), 1.5, dtype=torch.float64), picks
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gap", [0.0, 40.0, 150.0])
+def test_choice_follows_the_law_of_the_others(dtype: torch.dtype, gap: float) -> None:
+    """Also where the current token outweighs the others by so much that they underflow beside it."""
+    k, rows = 90, 40_000
+    logits = torch.from_numpy(np.random.default_rng(0).normal(size=k)).to(dtype)
+    logits[7] += gap
+    draws = Draws(np.zeros(rows, np.int64), np.zeros(rows), (np.arange(rows) + 0.5) / rows)
+    chosen = chain.redraw(
+        logits.repeat(rows, 1), torch.full((rows,), 7), torch.full((rows,), 1.5, dtype=torch.float64), draws
     )
-    law = (logits / 1.5).exp()
+    law = (logits.double() / 1.5).exp()
     law[7] = 0
     counts = torch.bincount(chosen, minlength=k)
     # Evenly spaced picks invert the law exactly, up to one count at each end of a token's stretch.
     assert (counts - rows * law / law.sum()).abs().max() <= 1.0
+
+
+def test_float32_weights_decide_as_float64_does() -> None:
+    """Uniforms planted right at the excluded mass: the decision is the one of float64."""
+    rng = np.random.default_rng(4)
+    logits = torch.from_numpy(rng.normal(size=(2000, 50)) * 6).float()
+    current, tau = logits.argmax(dim=1), torch.from_numpy(rng.uniform(0.2, 2, 2000))
+    mass = chain.excluded_mass(logits, current, tau).numpy()
+    for nudge, moves in ((1 - 1e-9, True), (1 + 1e-9, False)):
+        draws = Draws(np.zeros(2000, np.int64), mass * nudge, rng.random(2000))
+        assert ((chain.redraw(logits, current, tau, draws) != current).numpy() == moves).all()
 
 
 def test_trace_holds_what_happened() -> None:

@@ -54,7 +54,9 @@ class MaskedLM:
             )
         self.budget = budget or memory_budget(self.device)
         self._masked: torch.Tensor | None = None
-        decoder.register_forward_pre_hook(self._keep_masked_row)
+        decoder.register_forward_pre_hook(self._before_decoder)
+        if network.base_model is not network:
+            network.base_model.register_forward_hook(self._after_encoder)
         self._prefix = torch.tensor(self.text.prefix, dtype=torch.long, device=self.device)
         self._suffix = torch.tensor(self.text.suffix, dtype=torch.long, device=self.device)
         self._columns = _columns(self.vocabulary, self.device)
@@ -152,12 +154,20 @@ class MaskedLM:
         finally:
             self._masked = None
 
-    def _keep_masked_row(self, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
-        """Pre-hook of the output embedding: the vocabulary projection is taken at the masked row alone."""
-        if self._masked is None:
+    def _after_encoder(self, module: torch.nn.Module, args: Any, output: Any) -> Any:
+        """Hook of the encoder: the head's dense layer, too, sees the masked row alone."""
+        if self._masked is not None and "last_hidden_state" in output:
+            output["last_hidden_state"] = self._row(output["last_hidden_state"])
+        return output
+
+    def _before_decoder(self, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
+        """Pre-hook of the output embedding: the vocabulary projection is taken at the masked row, whatever the head."""
+        if self._masked is None or args[0].shape[1] == 1:
             return None
-        hidden = args[0]
-        return (hidden[torch.arange(len(hidden), device=hidden.device), self._masked].unsqueeze(1),)
+        return (self._row(args[0]),)
+
+    def _row(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden[torch.arange(len(hidden), device=hidden.device), self._masked].unsqueeze(1)
 
 
 def _columns(vocabulary: NDArray[np.int64], device: torch.device) -> slice | torch.Tensor:
