@@ -5,6 +5,7 @@ one `Draws` per step, so that every chain has its own sites and uniforms (see `g
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from .errors import ParameterError
 from .models import Conditionals
 from .randomness import Draws
 
+Weight = TypeVar("Weight", float, torch.Tensor)
 ROUNDING = 1e-4  # more than float32 weights can be off by, relative
 UNDERFLOW = 1e-25  # below it, sums of float32 weights are not trusted at all
 
@@ -93,18 +95,23 @@ def step(model: Conditionals, state: State, temperature: torch.Tensor, draws: Dr
     """
     rows = torch.arange(len(state.tokens), device=state.tokens.device)
     site = torch.from_numpy(draws.site).to(state.tokens.device)
-    logits = model.conditional_logits(state.tokens, site)
-    vocabulary = torch.from_numpy(model.vocabulary)
-    # float64 lives on the CPU where the device (MPS) lacks it.
-    work = torch.device("cpu") if logits.device.type == "mps" else logits.device
-    logits, vocabulary = logits.to(work), vocabulary.to(work)
-    before = torch.searchsorted(vocabulary, state.tokens[rows, site].to(work))
+    logits, before = masked_logits(model, state.tokens, site)
+    work = logits.device
     after = redraw(logits, before, temperature.to(work), draws)
     changed = after != before
     gain = logits.gather(1, after[:, None]).double() - logits.gather(1, before[:, None]).double()
     tokens = state.tokens.clone()
-    tokens[rows, site] = vocabulary[after].to(tokens.device)
+    tokens[rows, site] = torch.from_numpy(model.vocabulary).to(work)[after].to(tokens.device)
     return State(tokens, state.step + 1), Info(site, changed, gain[:, 0] / temperature.to(work))
+
+
+def masked_logits(model: Conditionals, states: torch.Tensor, sites: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits of one masked position per row, and the column of the token that stands there."""
+    logits = model.conditional_logits(states, sites)
+    # float64 lives on the CPU where the device (MPS) lacks it.
+    logits = logits.cpu() if logits.device.type == "mps" else logits
+    own = states[torch.arange(len(states), device=states.device), sites].to(logits.device)
+    return logits, torch.searchsorted(torch.from_numpy(model.vocabulary).to(logits.device), own)
 
 
 def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, draws: Draws) -> torch.Tensor:
@@ -138,7 +145,7 @@ def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tenso
     return after
 
 
-def odds(rest: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+def odds(rest: Weight, kept: Weight) -> Weight:
     """Probability of the others from their summed weight and the current token's: no subtraction, so no cancellation."""
     return rest / (rest + kept)
 

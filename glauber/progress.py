@@ -2,34 +2,46 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from types import TracebackType
 
 from tqdm import tqdm
 
-T = TypeVar("T")
 LINES = 10  # plain lines over a whole loop
+PATIENCE = 5.0  # seconds before the first of them
 
 
-def progress(items: Iterable[T], total: int, label: str, unit: str = "step") -> Iterator[T]:
-    """Yield from ``items``, reporting progress on standard error.
+class Progress:
+    """Report on standard error how much of a loop is done.
 
     Parameters
     ----------
-    items : iterable
-        What to loop over.
     total : int
-        Number of items.
-    label, unit : str
+        Units of work.
+    label : str
         What is counted, for the reader of the log. An empty label reports nothing.
+    unit : str
     """
-    if not label or total == 0:
-        yield from items
-    elif sys.stderr.isatty():
-        yield from tqdm(items, total=total, desc=label, unit=unit)
-    else:
-        start, every = time.monotonic(), max(1, total // LINES)
-        for done, item in enumerate(items, start=1):
-            yield item
-            if done % every == 0 and time.monotonic() - start > 5:
-                print(f"{label}: {done}/{total} {unit}s, {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+
+    def __init__(self, total: int, label: str, unit: str = "step") -> None:
+        self.total, self.label, self.unit = total, label, unit
+        self._bar = tqdm(total=total, desc=label, unit=unit) if label and sys.stderr.isatty() else None
+        self._start, self._told = time.monotonic(), 0
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def reach(self, done: int) -> None:
+        """Say that ``done`` units are done in all."""
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+        elif self.label and done - self._told >= max(1, self.total // LINES):
+            elapsed = time.monotonic() - self._start
+            if elapsed > PATIENCE:
+                print(f"{self.label}: {done}/{self.total} {self.unit}s, {elapsed:.0f} s", file=sys.stderr, flush=True)
+                self._told = done

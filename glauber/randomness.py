@@ -77,12 +77,25 @@ class Streams:
 
     def at(self, step: int) -> Draws:
         """Draws of every chain at one step (an integer from 0)."""
+        drawn = self._at(step)
+        return Draws(sites(drawn[:, 0], self.n), uniform(drawn[:, 1]), uniform(drawn[:, 2]))
+
+    def uniforms(self, step: int) -> NDArray[np.float64]:
+        """The words of one step as uniforms on [0, 1), shape (chains, 4): for engines that count other things than steps."""
+        return uniform(self._at(step))
+
+    def _at(self, step: int) -> NDArray[np.uint64]:
         start = step - step % self.block
         if start != self._start:
             self._words = np.stack([words(self.seed, c, start, self.block) for c in self.chains], axis=1)
             self._start = start
-        drawn = self._words[step - start]
-        return Draws(sites(drawn[:, 0], self.n), uniform(drawn[:, 1]), uniform(drawn[:, 2]))
+        return np.asarray(self._words[step - start])
+
+
+def block(seed: int, chain: int, start: int, steps: int, n: int) -> Draws:
+    """Draws of one chain for steps ``start .. start+steps-1``: the fields of `Draws` with shape (steps,)."""
+    drawn = words(seed, chain, start, steps)
+    return Draws(sites(drawn[:, 0], n), uniform(drawn[:, 1]), uniform(drawn[:, 2]))
 
 
 def sites(drawn: NDArray[np.uint64], n: int) -> NDArray[np.int64]:

@@ -215,7 +215,7 @@ glue("figure-distance", figure)
 grid_of_tau = p.temperature * np.array([0.5, 1.0, 2.0, 4.0])
 copies = -(-p.chains // len(begin.states))
 begin_chains = np.tile(begin.states, (copies, 1))[: p.chains]
-trace = engines.direct(
+trace = engines.run(
     lm,
     np.tile(begin_chains, (len(grid_of_tau), 1)),
     temperature=np.repeat(grid_of_tau, p.chains),

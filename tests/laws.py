@@ -41,7 +41,7 @@ def check_law_after(
 ) -> None:
     """The law of many chains after ``steps`` steps is the exact row of the matrix power."""
     k = len(table.vocabulary)
-    trace = engines.direct(
+    trace = engines.run(
         model, np.tile(start, (chains, 1)), temperature=temperature, steps=steps, seed=seed, record_every=steps
     )
     reached = state_index(trace["states"].values[-1].astype(np.int64), k)

@@ -47,8 +47,8 @@ def test_law_of_a_network_on_a_restricted_space(small: exact.Restricted) -> None
 
 def test_mixed_temperatures_in_one_batch_are_the_runs_apart() -> None:
     table = random_table(3, 4, seed=1)
-    together = engines.direct(table, np.zeros((4, 3), int), temperature=[0.2, 1, 1, 5], steps=50, seed=7)
-    apart = engines.direct(table, np.zeros((1, 3), int), temperature=5, steps=50, seed=7, chains=[3])
+    together = engines.run(table, np.zeros((4, 3), int), temperature=[0.2, 1, 1, 5], steps=50, seed=7)
+    apart = engines.run(table, np.zeros((1, 3), int), temperature=5, steps=50, seed=7, chains=[3])
     assert np.array_equal(together["states"].values[:, 3], apart["states"].values[:, 0])
 
 
@@ -82,7 +82,7 @@ def test_forbidden_tokens_are_never_emitted_and_a_mask_in_the_vocabulary_is_reje
     tiny: MaskedLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = starting_states(tiny.text.encode, read_passages(), 4, 100).states
-    states = engines.direct(tiny, begin, temperature=10.0, steps=1000, seed=11)["states"].values
+    states = engines.run(tiny, begin, temperature=10.0, steps=1000, seed=11)["states"].values
     assert states.shape[0] * states.shape[1] > 10**5
     check_never_emitted(states, forbidden_ids(tiny))
     original = model_text.allowed_ids
@@ -90,7 +90,7 @@ def test_forbidden_tokens_are_never_emitted_and_a_mask_in_the_vocabulary_is_reje
         model_text, "allowed_ids", lambda t, width: np.sort(np.append(original(t, width), t.mask_token_id))
     )
     faulty = MaskedLM(tiny.network, tiny.text.tokenizer, "faulty")
-    states = engines.direct(faulty, begin, temperature=1000.0, steps=400, seed=11)["states"].values
+    states = engines.run(faulty, begin, temperature=1000.0, steps=400, seed=11)["states"].values
     with pytest.raises(AssertionError, match="forbidden"):
         check_never_emitted(states, forbidden_ids(tiny))
 
@@ -140,7 +140,7 @@ def test_float32_weights_decide_as_float64_does() -> None:
 
 def test_trace_holds_what_happened() -> None:
     table = random_table(3, 5, seed=4)
-    trace = engines.direct(table, np.zeros((6, 3), int), temperature=1.5, steps=40, seed=9)
+    trace = engines.run(table, np.zeros((6, 3), int), temperature=1.5, steps=40, seed=9)
     states = trace["states"].values.astype(int)
     for t in range(40):
         for c in range(6):
@@ -168,7 +168,7 @@ def test_trace_holds_what_happened() -> None:
 def test_bad_input_is_refused_in_one_sentence(change: dict[str, object], words: str) -> None:
     arguments: dict[str, object] = {"temperature": 1.0, "steps": 3, "seed": 0} | change
     with pytest.raises(ParameterError, match=words) as caught:
-        engines.direct(random_table(2, 3, seed=0), np.zeros((2, 2), int), **arguments)  # type: ignore[arg-type]
+        engines.run(random_table(2, 3, seed=0), np.zeros((2, 2), int), **arguments)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
 
 

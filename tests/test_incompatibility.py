@@ -159,14 +159,14 @@ def test_summaries_by_hand() -> None:
 def test_production_along_chains_agrees_with_enumeration() -> None:
     for seed, (n, k) in enumerate([(2, 4), (3, 3), (2, 6), (3, 4), (4, 2)]):
         table = random_table(n, k, seed)
-        trace = engines.direct(table, np.zeros((400, n), int), temperature=1.2, steps=260, seed=seed, record_every=260)
+        trace = engines.run(table, np.zeros((400, n), int), temperature=1.2, steps=260, seed=seed, record_every=260)
         row = inc.entropy_production(trace, burn_in=60, level=0.9999).iloc[0]
         assert row["low"] <= exact.entropy_production(table.tables, 1.2) <= row["high"]
 
 
 def test_production_of_compatible_conditionals_telescopes() -> None:
     table = random_joint(3, 4, 2)
-    trace = engines.direct(table, np.zeros((50, 3), int), temperature=1.0, steps=300, seed=1, record_every=300)
+    trace = engines.run(table, np.zeros((50, 3), int), temperature=1.0, steps=300, seed=1, record_every=300)
     first, last = trace["states"].values[0], trace["states"].values[-1]
     joint = table.tables[0].reshape(4, 4, 4, 4)[0]  # log mu(v, x_2, x_3) up to a constant, as (x_2, x_3, v)
     log_mu = joint[last[:, 1], last[:, 2], last[:, 0]] - joint[first[:, 1], first[:, 2], first[:, 0]]

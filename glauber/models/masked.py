@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class MaskedLM:
         """Where the network is."""
         return torch.device(self.network.device)
 
-    @property
+    @cached_property
     def usable_length(self) -> int:
         """Free positions that fit the model, special tokens taken off."""
         return _positions(self.network, self.text.tokenizer) - len(self.text.prefix) - len(self.text.suffix)

@@ -1,0 +1,139 @@
+"""Conditionals remembered by their context, in small records.
+
+A conditional depends on its context alone: the position and the tokens at all others. A record keeps the `TOP` likeliest
+tokens and, of all others, the summed weight in each gap between them; tokens stand by id, as in `glauber.chain.redraw`. A draw
+that lands on a kept token costs no forward; one that lands in a gap has to ask the model.
+"""
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import chain
+
+TOP = 64
+
+
+@lru_cache(maxsize=2**20)
+def zobrist(kind: str, position: int, value: float) -> int:
+    """A fixed 128-bit word for a token at a position, or for a masked position at a temperature.
+
+    A context's key is the exclusive-or of the words of its parts, so that a change of one token updates it in two
+    operations. Two of a billion contexts share a key with probability below 1e-20.
+    """
+    return int.from_bytes(hashlib.blake2b(f"{kind} {position} {value!r}".encode(), digest_size=16).digest())
+
+
+@dataclass
+class Record:
+    """One conditional.
+
+    Attributes
+    ----------
+    columns : array of int64, shape (k,)
+        The likeliest tokens, ascending.
+    logits : array of float64, shape (k,)
+        Theirs, in nats.
+    weights : array of float64, shape (2k + 1,)
+        Relative weights at this temperature: gap, token, gap, token, ..., gap.
+    rare : dict
+        Weight and logit of further tokens that were current when the model was asked.
+    """
+
+    columns: NDArray[np.int64]
+    logits: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    rare: dict[int, tuple[float, float]] = field(default_factory=dict)
+    _given: dict[int, tuple[float, float, NDArray[np.float64]]] = field(default_factory=dict)
+
+    def given(self, current: int) -> tuple[float, float, NDArray[np.float64]] | None:
+        """Excluded mass, logit, and cumulative weights of the others, beside a current token; None if it is not known."""
+        known = self._given.get(current)
+        if known is None:
+            place = int(np.searchsorted(self.columns, current))
+            others = self.weights.copy()
+            if place < len(self.columns) and self.columns[place] == current:
+                kept, logit = float(others[2 * place + 1]), float(self.logits[place])
+                others[2 * place + 1] = 0.0
+            elif current in self.rare:
+                kept, logit = self.rare[current]
+                others[2 * place] = max(0.0, others[2 * place] - kept)
+            else:
+                return None
+            rest = float(others.sum())
+            known = self._given[current] = (
+                float(chain.odds(torch.tensor(rest), torch.tensor(kept))),
+                logit,
+                others.cumsum(),
+            )
+        return known
+
+    def draw(self, current: int, stay: float, pick: float) -> tuple[int, float] | None:
+        """New token and its logit gain over the current one; None if the model has to be asked."""
+        known = self.given(current)
+        if known is None:
+            return None
+        mass, logit, cumulative = known
+        if stay >= mass:
+            return current, 0.0
+        total = cumulative[-1]
+        place = min(int(np.searchsorted(cumulative, pick * total, "right")), int(np.searchsorted(cumulative, total)))
+        if place % 2 == 0:
+            return None
+        return int(self.columns[place // 2]), float(self.logits[place // 2]) - logit
+
+
+def records(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> list[Record]:
+    """Records of rows of logits, each with its row's current token."""
+    weights = chain.relative_weights(logits.double(), temperature)
+    top = logits.topk(min(TOP, logits.shape[1]), dim=1).indices.sort(dim=1).values
+    kept = weights.gather(1, top)
+    # Summed with the kept weights at 0, not as differences of the whole: in a trap the rest is far below rounding.
+    beyond = weights.scatter(1, top, 0.0).cumsum(dim=1)
+    edges = torch.cat([torch.zeros_like(beyond[:, :1]), beyond.gather(1, top), beyond[:, -1:]], dim=1)
+    mixed = (
+        torch.stack([edges.diff(dim=1), torch.nn.functional.pad(kept, (0, 1))], dim=2).flatten(1)[:, :-1].cpu().numpy()
+    )
+    columns, values = top.cpu().numpy(), logits.gather(1, top).double().cpu().numpy()
+    own = weights.gather(1, current[:, None])[:, 0].tolist(), logits.gather(1, current[:, None])[:, 0].double().tolist()
+    made = []
+    for row, column in enumerate(current.tolist()):
+        rare = {} if column in columns[row] else {column: (own[0][row], own[1][row])}
+        made.append(Record(columns[row], values[row], mixed[row], rare))
+    return made
+
+
+class Memo:
+    """The most recently used records.
+
+    Parameters
+    ----------
+    capacity : int
+        Records kept; each takes about 3 kB.
+    """
+
+    def __init__(self, capacity: int = 100_000) -> None:
+        self.capacity = capacity
+        self._records: OrderedDict[int, Record] = OrderedDict()
+
+    def get(self, key: int) -> Record | None:
+        """The record of a context, if it is remembered."""
+        record = self._records.get(key)
+        if record is not None:
+            self._records.move_to_end(key)
+        return record
+
+    def put(self, key: int, record: Record) -> None:
+        """Remember a record, and forget the least recently used one if there are too many."""
+        old = self._records.get(key)
+        if old is not None:
+            record.rare |= old.rare
+        self._records[key] = record
+        self._records.move_to_end(key)
+        if len(self._records) > self.capacity:
+            self._records.popitem(last=False)
