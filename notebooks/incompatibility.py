@@ -247,10 +247,10 @@ glue("figure-production", figure)
 
 # %% tags=["hide-input"]
 middle = [p.n // 2 - 1, p.n // 2, p.n // 2 + 1] if p.n > 2 else [0, 1]
-k_small = min(6, p.candidates + 1)
+k_small = min(4, p.candidates)
 rows = []
 for name, source, texts in ((p.model, lm64, begin.states), (causal.name, causal, begin_causal.states)):
-    for number, text in enumerate(texts[:8]):
+    for number, text in enumerate(texts[:6]):
         small = exact.restrict(source, text, middle, k=k_small)
         tables = exact.conditional_tables(small, len(middle))
         compared = exact.scan_order(tables, p.temperature).set_index(["first", "second"])["TV"]

@@ -9,6 +9,7 @@ role text, a broken internal link or image, or content wider than the page.
 import argparse
 import functools
 import http.server
+import sys
 import threading
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlparse
@@ -37,10 +38,19 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
+class Server(http.server.ThreadingHTTPServer):
+    """A server that does not mind a browser closing a page early."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print all but broken connections."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def serve(folder: Path) -> http.server.ThreadingHTTPServer:
     """Serve a folder on a free port of 127.0.0.1."""
     handler = functools.partial(Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 

@@ -184,7 +184,7 @@ def test_usable_length_is_exactly_what_fits(load: Load, checkpoints: dict[str, P
 
 def test_tokenizer_can_set_the_usable_length(tiny: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny.text.tokenizer, "model_max_length", 20)
-    assert tiny.usable_length == 18
+    assert MaskedLM(tiny.network, tiny.text.tokenizer, "short").usable_length == 18
 
 
 SMALL: dict[str, Any] = {

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ..errors import ParameterError
 from ..models import Conditionals
 from . import direct, lazy
-from .rejection_free import Moves, rejection_free
+from .nfold import Moves, rejection_free
 from .trace import Chunk, Setup, check_steps, dataset, setup
 
 Advance = Callable[..., Chunk]

@@ -116,9 +116,9 @@ def _run_ahead(walker: Walker, c: int, memo: Memo, log: Log, steps: int) -> bool
     while walker.done < steps:
         site, column, key = walker.context()
         record = memo.get(key)
-        drawn = record and record.draw(
-            column, float(walker.draws.stay[walker.done]), float(walker.draws.pick[walker.done])
-        )
+        if record is None:
+            return True
+        drawn = record.draw(column, float(walker.draws.stay[walker.done]), float(walker.draws.pick[walker.done]))
         if drawn is None:
             return True
         log.note(walker, c, site, *drawn)

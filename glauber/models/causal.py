@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import cross_entropy
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from ..devices import memory_budget
@@ -69,8 +70,8 @@ class CausalLM:
         parts = []
         for rows in torch.split(states, self._rows_per_batch(states.shape[1])):
             logits = self._next_token_logits(rows)
-            chosen = logits.gather(2, rows.unsqueeze(2))[:, :, 0].double()
-            parts.append((chosen - logits.logsumexp(dim=2).double()).sum(dim=1))
+            loss = cross_entropy(logits.flatten(0, 1), rows.flatten(), reduction="none")
+            parts.append(-loss.reshape(rows.shape).double().sum(dim=1))
         return torch.cat(parts)
 
     def candidate_logits(self, states: torch.Tensor, positions: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

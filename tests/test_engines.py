@@ -1,0 +1,156 @@
+"""Engines: lazy follows direct token for token, rejection-free has the same law; planted errors are rejected."""
+
+import numpy as np
+import pytest
+import torch
+from laws import LEVEL, check_law_after, chi_square, state_index
+from scipy import stats
+from test_chain import random_table
+
+from glauber import MaskedLM, ParameterError, engines, exact, load_model
+from glauber.engines import lazy, memo, nfold
+from glauber.passages import read_passages, starting_states
+
+
+@pytest.fixture(scope="module", params=["glauber-tiny", "distilbert"])
+def model(request: pytest.FixtureRequest, checkpoints: dict[str, str]) -> MaskedLM:
+    name = str(request.param)
+    return load_model(str(checkpoints.get(name, name)), dtype="float64", device="cpu")
+
+
+def test_lazy_is_direct_token_for_token(model: MaskedLM) -> None:
+    begin = starting_states(model.text.encode, read_passages(), 6, 2).states
+    tau = np.repeat([0.1, 0.3, 0.6, 1.5], 2)
+    traces = {
+        engine: engines.run(model, np.tile(begin, (4, 1)), temperature=tau, steps=2000, seed=21, engine=engine)
+        for engine in engines.ENGINES
+    }
+    for name in ("states", "site", "changed"):
+        assert np.array_equal(traces["lazy"][name], traces["direct"][name]), name
+    assert np.allclose(traces["lazy"]["log_ratio"], traces["direct"]["log_ratio"], atol=1e-9)
+    spent = traces["lazy"]["forwards"].values
+    assert (traces["direct"]["forwards"].values == 2000).all()
+    assert (spent <= 2000).all()
+    assert spent[:2].sum() < spent[-2:].sum()
+
+
+def test_lazy_counts_what_it_asks(tiny: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    forward = tiny._forward
+
+    def counting(states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        nonlocal asked
+        asked += len(states)
+        return forward(states, positions)
+
+    monkeypatch.setattr(tiny, "_forward", counting)
+    begin = starting_states(tiny.text.encode, read_passages(), 6, 3).states
+    trace = engines.run(tiny, begin, temperature=0.4, steps=120, seed=1)
+    assert int(trace["forwards"].sum()) == asked
+    moves = engines.rejection_free(tiny, begin, temperature=0.4, steps=10**6, seed=1, moves=8)
+    assert moves.forwards + int(trace["forwards"].sum()) == asked
+
+
+def test_lazy_draws_beyond_its_records_follow_the_law() -> None:
+    """More tokens than a record keeps: draws land in its gaps, and current tokens are ones it does not hold."""
+    table = random_table(2, 90, seed=2, spread=0.5)
+    traces = [
+        engines.run(table, np.zeros((8, 2), int), temperature=1.0, steps=600, seed=3, engine=engine)["states"]
+        for engine in ("lazy", "direct")
+    ]
+    assert np.array_equal(*traces)
+
+
+def test_records_do_not_depend_on_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A memory of three records, and chains that never keep one, still walk the same way."""
+    table = random_table(3, 8, seed=6)
+    arguments = {"temperature": [0.3, 1.0, 3.0], "steps": 500, "seed": 4}
+    wanted = engines.run(table, np.zeros((3, 3), int), engine="direct", **arguments)["states"]  # type: ignore[arg-type]
+    for capacity, worthwhile in ((3, 0.6), (100, 0.0), (100, 1.1)):
+        monkeypatch.setattr(lazy, "Memo", lambda c=capacity: memo.Memo(c))
+        monkeypatch.setattr(lazy, "WORTHWHILE", worthwhile)
+        assert np.array_equal(engines.run(table, np.zeros((3, 3), int), **arguments)["states"], wanted)  # type: ignore[arg-type]
+
+
+def test_a_memo_that_ignores_a_neighbour_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = memo.zobrist
+    monkeypatch.setattr(lazy, "zobrist", lambda kind, i, v: 0 if (kind, i) == ("token", 1) else original(kind, i, v))
+    table = random_table(3, 4, seed=12)
+    with pytest.raises(AssertionError, match=r"law after|probability 0"):
+        check_law_after(table, table, [0] * 3, 1.0, steps=7, chains=5000, seed=3)
+
+
+@pytest.mark.parametrize(("n", "k", "temperature"), [(2, 5, 0.3), (3, 4, 0.6), (4, 2, 1.0)])
+def test_rejection_free_has_geometric_holding_times(n: int, k: int, temperature: float) -> None:
+    check_first_move(n, k, temperature)
+
+
+def check_first_move(n: int, k: int, temperature: float) -> None:
+    """Holding time, site and token of the first move, against the exact leaving probability and jump law."""
+    table = random_table(n, k, seed=3 * n + k)
+    matrix = exact.transition_matrix(table.tables, temperature)
+    start = int(np.argmax(np.diag(matrix)))
+    leave = matrix[start].copy()
+    leave[start] = 0.0
+    q = leave.sum()
+    state = exact.enumerate_states(n, k)[start]
+    moves = engines.rejection_free(
+        table, np.tile(state, (20_000, 1)), temperature=temperature, steps=10**12, seed=5, moves=1
+    )
+    held = moves.table["held"].to_numpy()
+    assert np.allclose(moves.table["q"], q, rtol=1e-9)
+    longest = int(np.ceil(8 / q))
+    law = stats.geom.pmf(np.arange(1, longest + 1), q)
+    law[-1] += 1 - law.sum()
+    counts = np.bincount(np.minimum(held, longest), minlength=longest + 1)
+    assert counts[0] == 0, "holding times are not geometric: some are 0"
+    assert chi_square(counts[1:], law) > LEVEL, "holding times are not geometric"
+    reached = np.tile(state, (20_000, 1))
+    reached[np.arange(20_000), moves.table["site"].to_numpy(int)] = moves.table["after"].to_numpy(int)
+    assert chi_square(np.bincount(state_index(reached, k), minlength=len(leave)), leave / q) > LEVEL, "jump law"
+
+
+def test_a_holding_time_off_by_one_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = nfold.holding_time
+    for shift in (-1, 1):
+        monkeypatch.setattr(nfold, "holding_time", lambda q, u, s=shift: np.maximum(original(q, u) + s, 0))
+        with pytest.raises(AssertionError, match="geometric"):
+            check_first_move(2, 5, 0.3)
+
+
+def test_rejection_free_occupation_agrees_with_enumeration() -> None:
+    for seed, (n, k) in enumerate([(2, 4), (3, 3)]):
+        table = random_table(n, k, seed)
+        mu = exact.stationary_law(exact.transition_matrix(table.tables, 0.8))
+        # One state of each of many chains, long after the start: independent draws from the stationary law.
+        moves = engines.rejection_free(table, np.zeros((6000, n), int), temperature=0.8, steps=200, seed=9, moves=400)
+        assert not moves.stopped.any()
+        counts = np.bincount(state_index(moves.states, k), minlength=k**n)
+        assert chi_square(counts, mu) > LEVEL
+
+
+def test_holding_time_at_the_edges() -> None:
+    u = np.array([0.0, 0.5, 1 - 2.0**-53])
+    assert (nfold.holding_time(np.ones(3), u) == 1).all()
+    assert (nfold.holding_time(np.zeros(3), u) > 10**18).all()
+    assert nfold.holding_time(np.array([1e-300]), np.array([0.5]))[0] > 10**18
+    assert nfold.holding_time(np.array([0.25]), np.array([0.5]))[0] == 1 + int(np.log(0.5) / np.log(0.75))
+
+
+def test_a_billion_steps_in_a_trap(tiny: MaskedLM) -> None:
+    """The state reached by greedy moves at tau = 0.02 stays: a run of 10**9 steps spends forwards per move alone."""
+    begin = starting_states(tiny.text.encode, read_passages(), 8, 4).states
+    cold = engines.run(tiny, begin, temperature=0.02, steps=800, seed=2, record_every=800)["states"].values[-1]
+    moves = engines.rejection_free(tiny, cold, temperature=0.02, steps=10**9, seed=2, moves=50)
+    quiet = ~moves.stopped
+    assert quiet.any()
+    assert moves.forwards <= 4 * 50 * 9
+    assert (moves.table.groupby("chain")["step"].max() <= 10**9).all()
+
+
+def test_unknown_engines_and_bad_lengths_are_refused() -> None:
+    table = random_table(2, 3, seed=0)
+    with pytest.raises(ParameterError, match="engine 'fast' is unknown"):
+        engines.run(table, [[0, 0]], temperature=1.0, steps=1, seed=0, engine="fast")
+    with pytest.raises(ParameterError, match="steps = 0"):
+        engines.rejection_free(table, [[0, 0]], temperature=1.0, steps=0, seed=0)
