@@ -144,7 +144,7 @@ for key, name in {
     "delta-mean": "normalised, mean of ratios",
     "delta-ratio": "normalised, ratio of means",
 }.items():
-    glue(key, interval(main.loc[name], "{:.1%}" if key == "share" else "{:.3f}"), display=False)
+    glue(key, interval(main.loc[name], "{:.2%}" if key == "share" else "{:.3f}"), display=False)
 glue("rectangles", f"{int(main['rectangles'].iloc[0]):,}", display=False)
 glue("above", float(main.loc["mean |D|", "estimate"] / floor), display=False)
 glue("control-D", float(control_rectangles["D"].abs().mean()), display=False)
@@ -178,7 +178,7 @@ table(beside_paper(summaries, paper, "δ printed by the paper"))
 ranked = rectangles["conditional"].assign(size=lambda t: t["D"].abs()).sort_values("size", ignore_index=True)
 for label, quantile in {"Median": 0.5, "99th percentile": 0.99}.items():
     row = ranked.iloc[int(quantile * (len(ranked) - 1))]
-    display(Markdown(f"**{label}:** $D$ = {row['D']:+.3f} nats"))
+    display(Markdown(f"**{label}:** *D* = {row['D']:+.3f} nats"))
     display(Markdown("> " + inc.worked_text(grids["conditional"], row, begin.states, lm.text)))
     display(table(inc.worked_rectangle(grids["conditional"], row, lm.text, p.temperature), {"nats": "{:+.3f}"}))
 
@@ -284,7 +284,11 @@ shown = (
 glue("tv-median", float(left_over["tv_mean"].median()), display=False)
 glue("tv-high", float(left_over["tv_max"].quantile(0.99)), display=False)
 glue("joint-grids", len(left_over), display=False)
-table(shown, {c: "{:.4f}" for c in ("kl", "tv_mean", "tv_max")} | {"quantile over grids": "{:g}"}, {"kl": "nats"})
+table(
+    shown,
+    {"quantile over grids": "{:g}", "kl": "{:.1e}", "tv_mean": "{:.4f}", "tv_max": "{:.4f}"},
+    {"kl": "nats"},
+)
 
 # %% [markdown]
 # Over {glue:text}`joint-grids` grids the median remaining total variation is {glue:text}`tv-median:.4f` (mean over the

@@ -20,7 +20,7 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
     floor : float
         Noise floor in nats, drawn as a line.
     """
-    figure, (axes,) = new_figure()
+    figure, (axes,) = new_figure(height=3.9)
     table = pd.concat(
         [pd.DataFrame({"size": np.log10(d.abs().clip(lower=SMALLEST)), "source": name}) for name, d in series.items()],
         ignore_index=True,
@@ -32,14 +32,14 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
         palette=colours, alpha=0.35,
     )  # fmt: skip
     axes.axvline(np.log10(floor), color="0.3", linestyle="--", linewidth=1)
-    axes.text(np.log10(floor), axes.get_ylim()[1], " noise floor", va="top", ha="left", fontsize=9, color="0.3")
+    axes.text(np.log10(floor), 0.55 * axes.get_ylim()[1], " noise floor", ha="left", fontsize=9, color="0.3")
     low, high = int(np.floor(table["size"].min())), int(np.ceil(table["size"].max()))
     ticks = list(range(low, high + 1, max(1, (high - low) // 8)))
     first = np.log10(SMALLEST)
     labels = [rf"$\leq 10^{{{t}}}$" if t == first else f"$10^{{{t}}}$" for t in ticks]
     axes.set_xticks(ticks, labels)
     axes.set(xlabel="$|D|$ (nats)", ylabel="density per decade")
-    sns.move_legend(axes, "upper left", title=None, bbox_to_anchor=(0, 1.24), ncol=1)
+    sns.move_legend(axes, "lower left", title=None, bbox_to_anchor=(0, 1.0), ncol=1)
     return figure
 
 
@@ -52,6 +52,7 @@ def discrepancy_by_distance(table: pd.DataFrame) -> Figure:
         ``distance``, ``mean |D|`` (nats) and ``scheme``, one row per passage, distance and scheme.
     """
     figure, (axes,) = new_figure()
+    table = table.assign(distance=table["distance"].cat.remove_unused_categories())
     sns.pointplot(
         table, x="distance", y="mean |D|", hue="scheme", errorbar=("ci", 95), seed=0, dodge=0.3, ax=axes,
         palette=palette(table["scheme"].unique()), linewidth=1.5, markersize=5,
@@ -69,14 +70,14 @@ def production_curve(table: pd.DataFrame) -> Figure:
     table : DataFrame
         From `glauber.incompatibility.entropy_production`.
     """
-    figure, (left, right) = new_figure(2, height=3.0)
+    figure, (left, right) = new_figure(2, height=3.4)
     colour = palette(["sigma", "changed"])
     errors = np.stack([table["sigma"] - table["low"], table["high"] - table["sigma"]])
     left.errorbar(table["temperature"], table["sigma"], yerr=errors, marker="o", capsize=3, color=colour["sigma"])
     left.axhline(0, color="0.3", linewidth=1, linestyle="--")
-    left.set(xlabel=r"temperature $\tau$", ylabel=r"entropy production $\hat\sigma$ (nats per step)")
+    left.set(xlabel=r"temperature $\tau$", ylabel=r"$\hat\sigma$ (nats per step)")
     right.plot(table["temperature"], table["changed"], marker="o", color=colour["changed"])
-    right.set(xlabel=r"temperature $\tau$", ylabel="share of steps that change the token", ylim=(0, 1))
+    right.set(xlabel=r"temperature $\tau$", ylabel="share of steps that change a token", ylim=(0, 1))
     for axes in (left, right):
         axes.set_xscale("log", base=2)
         axes.set_xticks(table["temperature"], [f"{t:g}" for t in table["temperature"]])
