@@ -37,10 +37,10 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
-# Needs uv, and a CPU build of torch 2.13.0 that pip can find, so that no CUDA package enters the lock.
+# Needs uv in the environment, and a CPU build of torch 2.13.0 that pip can find, so that no CUDA package enters the lock.
 lock:
-	echo "torch==2.13.0+cpu" > build/torch.txt
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	mkdir -p build && echo "torch==2.13.0+cpu" > build/torch.txt
+	$(BIN)/python -m uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-emit-package torch --find-links "$$PIP_FIND_LINKS" -c build/torch.txt \
 	  --custom-compile-command "make lock" -o requirements.lock
 

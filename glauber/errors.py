@@ -20,3 +20,7 @@ class ModelError(GlauberError):
 
 class PassageError(GlauberError):
     """Starting texts cannot be read or are too short."""
+
+
+class RunError(GlauberError):
+    """A run directory holds something else, is damaged, or cannot be written."""

@@ -80,4 +80,4 @@ def advance(engine: str) -> Advance:
     return ENGINES[engine]
 
 
-__all__ = ["ENGINES", "Chunk", "Moves", "Setup", "advance", "rejection_free", "run", "setup"]
+__all__ = ["ENGINES", "Chunk", "Moves", "Setup", "advance", "check_steps", "rejection_free", "run", "setup"]

@@ -95,7 +95,7 @@ class MaskedLM:
         Raises
         ------
         ModelError
-            If ``n`` is over the usable length or a logit is not finite.
+            If ``n`` is over the usable length, one row does not fit the memory, or a logit is not finite.
         """
         states, positions = states.to(self.device), positions.to(self.device)
         if states.shape[1] > self.usable_length:
@@ -103,8 +103,21 @@ class MaskedLM:
                 f"n = {states.shape[1]} tokens do not fit model {self.name!r}: "
                 f"its usable length is {self.usable_length}, so give a smaller n"
             )
-        size = self.rows_per_batch(states.shape[1])
-        parts = [self._forward(states[s : s + size], positions[s : s + size]) for s in range(0, len(states), size)]
+        parts, s = [], 0
+        while s < len(states):
+            size = self.rows_per_batch(states.shape[1])
+            try:
+                parts.append(self._forward(states[s : s + size], positions[s : s + size]))
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise ModelError(
+                        f"one row of n = {states.shape[1]} tokens does not fit the memory of {self.device}: give a smaller n"
+                    ) from None
+                # The estimate was too high, or something else took memory: go on with half the rows.
+                self.budget = self.budget * min(size, len(states) - s) // (2 * size)
+                torch.cuda.empty_cache()
+                continue
+            s += size
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def candidate_logits(self, states: torch.Tensor, positions: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
