@@ -4,7 +4,7 @@ PROFILE ?= default
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: book test check-site lint types sync lock clean
+.PHONY: book test bench check-site lint types sync lock clean
 
 book: $(VENV)/installed
 	$(BIN)/python -m snakemake --cores 1 --quiet progress rules --config profile=$(PROFILE)
@@ -12,6 +12,10 @@ book: $(VENV)/installed
 
 test: $(VENV)/installed lint types
 	$(BIN)/python -m pytest
+
+# Some minutes on a quiet machine; the page "Speed" shows what it wrote.
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/bench.py
 
 # Needs Chromium at /usr/bin/chromium.
 check-site:

@@ -78,7 +78,8 @@ def init(model: Conditionals, states: ArrayLike | torch.Tensor) -> State:
         raise ParameterError(
             f"token id {int(outside[0])} is special or outside the vocabulary: give ids the chain may emit"
         )
-    return State(tokens.to(device=model.device, dtype=torch.long), 0)
+    # A copy: the caller's array stays the caller's.
+    return State(tokens.to(device=model.device, dtype=torch.long, copy=True), 0)
 
 
 def step(model: Conditionals, state: State, temperature: torch.Tensor, draws: Draws) -> tuple[State, Info]:

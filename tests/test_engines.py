@@ -11,7 +11,6 @@ from glauber import MaskedLM, ParameterError, engines, exact, load_model
 from glauber.engines import lazy, memo, nfold
 from glauber.passages import read_passages, starting_states
 
-
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 

@@ -148,7 +148,9 @@ def _check(model: Conditionals, states: ArrayLike | torch.Tensor, kind: str) -> 
         raise ParameterError(
             f"a maximal coupling takes pairs, not {given.shape[1]} members: give 2, or use common or gumbel"
         )
-    return np.asarray(chain.init(model, given.reshape(-1, given.shape[2])).tokens.cpu().numpy()).reshape(given.shape)
+    start = chain.init(model, given.reshape(-1, given.shape[2]))
+    # A copy, since the tokens are changed in place and may still be the caller's.
+    return np.array(start.tokens.cpu().numpy()).reshape(given.shape)
 
 
 def _distance(tokens: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,337 @@
+"""Measure the sampler against its baselines, all in one process run. Writes a tidy table: benchmarks/results.csv.
+
+Usage: python benchmarks/bench.py [--quick] [--out FILE]
+
+Times are medians over alternating repetitions, so that a slow spell of the machine hits all contenders alike; ratios are
+formed within a repetition and then summarised.
+"""
+
+import argparse
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import textbook
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+import glauber
+from glauber import MaskedLM, chain, engines
+from glauber.engines import nfold
+from glauber.passages import read_passages, starting_states
+from glauber.provenance import versions
+from glauber.randomness import Streams
+
+THREADS = 2
+Row = dict[str, object]
+
+
+def base_shape(tiny: MaskedLM) -> MaskedLM:
+    """BERT-base with random weights (seeded), over the embedded tokenizer; its head has BERT's 30,522 columns."""
+    torch.manual_seed(0)
+    return MaskedLM(BertForMaskedLM(BertConfig()), tiny.text.tokenizer, "BERT-base shape, random")
+
+
+def alternate(contenders: dict[str, Callable[[], None]], repetitions: int) -> pd.DataFrame:
+    """Seconds of each contender in each repetition, columns by name, after one warm-up."""
+    for run in contenders.values():
+        run()
+    rows = []
+    for _ in range(repetitions):
+        row = {}
+        for name, run in contenders.items():
+            start = time.perf_counter()
+            run()
+            row[name] = time.perf_counter() - start
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def median(values: pd.Series) -> tuple[float, float, float]:
+    """Median and its range of the middle half."""
+    return float(values.median()), float(values.quantile(0.25)), float(values.quantile(0.75))
+
+
+def one_step(lm: MaskedLM, n: int, count: int, temperature: float, repetitions: int, one_by_one: bool) -> list[Row]:
+    """A step of `direct` beside the baselines and the bare encoder, same chains, same process."""
+    states = torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, 64).states, (count, n)))
+    state = chain.init(lm, states)
+    streams, tau = Streams(1, range(count), n), torch.full((count,), temperature, dtype=torch.float64)
+    # A few steps first: the share of steps that move is then the one of the run, not of the passages.
+    for t in range(3):
+        state, _ = chain.step(lm, state, tau, streams.at(t))
+    ids, banned = textbook.prepare(lm, state.tokens), textbook.banned_ids(lm)
+    generator = torch.Generator().manual_seed(0)
+    bare = lm.network.base_model
+    clock = iter(range(3, 10**9))
+
+    def encoder() -> None:
+        with torch.inference_mode():
+            bare(input_ids=ids)
+
+    contenders: dict[str, Callable[[], None]] = {
+        "direct": lambda: chain.step(lm, state, tau, streams.at(next(clock))) and None,
+        "bare encoder": encoder,
+        "textbook": lambda: textbook.step(lm, ids.clone(), banned, temperature, generator),
+    }
+    if one_by_one:
+        contenders["textbook, one chain at a time"] = lambda: textbook.step_one_by_one(
+            lm, ids.clone(), banned, temperature, generator
+        )
+    seconds = alternate(contenders, repetitions)
+    where = {"model": lm.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
+    rows: list[Row] = []
+    for name in contenders:
+        for quantity, values, unit in (
+            ("steps per second", count / seconds[name], "chain steps / s"),
+            ("time over bare encoder", seconds[name] / seconds["bare encoder"], "ratio"),
+            ("speed over textbook", seconds["textbook"] / seconds[name], "ratio"),
+        ):
+            value, low, high = median(values)
+            rows.append(
+                {**where, "engine": name, "quantity": quantity, "value": value, "low": low, "high": high, "unit": unit}
+            )
+    return rows
+
+
+def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
+    """Share of the machine's float32 matrix-product peak that a step of the base shape reaches."""
+    config = lm.network.config
+    length, d = n + len(lm.text.prefix) + len(lm.text.suffix), config.hidden_size
+    # Multiply-adds, twice: projections and feed-forward of each layer, attention, head at one row.
+    layer = length * (4 * d * d + 2 * d * config.intermediate_size) + 2 * length * length * d
+    operations = 2.0 * count * (config.num_hidden_layers * layer + d * d + d * config.vocab_size)
+    a, b = torch.randn(count * length, d), torch.randn(d, config.intermediate_size)
+    states = torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, 64).states, (count, n)))
+    state, streams = chain.init(lm, states), Streams(1, range(count), n)
+    tau, clock = torch.ones(count, dtype=torch.float64), iter(range(10**9))
+    product = 2.0 * a.shape[0] * d * config.intermediate_size
+    seconds = alternate(
+        {
+            "step": lambda: chain.step(lm, state, tau, streams.at(next(clock))) and None,
+            "product": lambda: [a @ b for _ in range(10)] and None,
+        },
+        repetitions,
+    )
+    rate, peak = operations / seconds["step"], 10 * product / seconds["product"]
+    rows: list[Row] = []
+    for quantity, values, unit in (
+        ("share of matrix-product peak", rate / peak, "ratio"),
+        ("matrix-product peak", peak / 1e9, "GFLOP / s"),
+    ):
+        value, low, high = median(values)
+        rows.append(
+            {"model": lm.name, "n": n, "chains": count, "temperature": 1.0, "repetitions": repetitions, "engine": "direct",
+             "quantity": quantity, "value": value, "low": low, "high": high, "unit": unit}
+        )  # fmt: skip
+    return rows
+
+
+def forwards(lm: MaskedLM, n: int, count: int, temperature: float, skip: int, steps: int) -> list[Row]:
+    """Forwards per step of `lazy`, after ``skip`` steps, on average and for the chains that sit in traps."""
+    begin = starting_states(lm.text.encode, read_passages(), n, count).states
+    start = time.perf_counter()
+    first = engines.run(lm, begin, temperature=temperature, steps=skip, seed=1, record_every=skip)
+    later = engines.run(
+        lm, first["states"].values[-1], temperature=temperature, steps=steps, seed=2, record_every=steps
+    )
+    seconds = time.perf_counter() - start
+    each = later["forwards"].values / steps
+    # In a trap: at most two positions ever change.
+    changed = later["changed"].values
+    sites = [np.unique(later["site"].values[changed[:, c], c]).size for c in range(count)]
+    trapped = np.array(sites) <= 2
+    where = {"model": lm.name, "n": n, "chains": count, "temperature": temperature, "repetitions": 1, "engine": "lazy"}
+    rows: list[Row] = [
+        {**where, "quantity": "forwards per step", "value": float(each.mean()), "low": float(each.min()), "high": float(each.max()),
+         "unit": f"forwards, steps {skip} to {skip + steps}"},
+        {**where, "quantity": "chains in traps", "value": float(trapped.sum()), "low": np.nan, "high": np.nan, "unit": "chains"},
+        {**where, "quantity": "steps per second", "value": count * (skip + steps) / seconds, "low": np.nan, "high": np.nan,
+         "unit": "chain steps / s"},
+    ]  # fmt: skip
+    if trapped.any():
+        rows.append(
+            {**where, "quantity": "forwards per step, in traps", "value": float(each[trapped].mean()),
+             "low": float(each[trapped].min()), "high": float(each[trapped].max()), "unit": "forwards"}
+        )  # fmt: skip
+    return rows
+
+
+def rejection_free(lm: MaskedLM, n: int, temperature: float, steps: int) -> list[Row]:
+    """Simulated steps per second in a trap: rejection-free against `direct` and `lazy`."""
+    begin = starting_states(lm.text.encode, read_passages(), n, 8).states
+    cold = engines.run(lm, begin, temperature=0.02, steps=60 * n, seed=3, record_every=60 * n)["states"].values[-1]
+    tokens, tau = torch.from_numpy(cold).long(), torch.full((8,), temperature, dtype=torch.float64)
+    trap = cold[[int(nfold.Masses(lm).of(tokens, tau).mean(axis=1).argmin())]]
+    speeds = {}
+    for name, run, taken in (
+        (
+            "direct",
+            lambda k: engines.run(lm, trap, temperature=temperature, steps=k, seed=1, record_every=k, engine="direct"),
+            100,
+        ),
+        ("lazy", lambda k: engines.run(lm, trap, temperature=temperature, steps=k, seed=1, record_every=k), 20_000),
+        (
+            "rejection_free",
+            lambda k: engines.rejection_free(lm, trap, temperature=temperature, steps=k, seed=1, moves=200),
+            steps,
+        ),
+    ):
+        start = time.perf_counter()
+        done = run(taken)
+        seconds = time.perf_counter() - start
+        if name == "rejection_free" and done.stopped.any():
+            taken = int(done.table["step"].max())  # it spent its moves before the end
+        speeds[name] = taken / seconds
+    where = {
+        "model": lm.name,
+        "n": n,
+        "chains": 1,
+        "temperature": temperature,
+        "repetitions": 1,
+        "low": np.nan,
+        "high": np.nan,
+    }
+    rows: list[Row] = []
+    for name, speed in speeds.items():
+        rows.append(
+            {
+                **where,
+                "engine": name,
+                "quantity": "steps per second, in a trap",
+                "value": speed,
+                "unit": "chain steps / s",
+            }
+        )
+        rows.append(
+            {
+                **where,
+                "engine": name,
+                "quantity": "speed over direct, in a trap",
+                "value": speed / speeds["direct"],
+                "unit": "ratio",
+            }
+        )
+    return rows
+
+
+LONG = """
+import resource, sys, tempfile
+import torch
+torch.set_num_threads(2)
+import glauber
+from glauber import runs
+from glauber.passages import read_passages, starting_states
+lm = glauber.load_model("glauber-tiny", device="cpu")
+n, steps = int(sys.argv[1]), int(sys.argv[2])
+begin = starting_states(lm.text.encode, read_passages(), n, 64).states
+with tempfile.TemporaryDirectory() as folder:
+    trace = runs.run(folder + "/run", lm, begin, temperature=0.5, steps=steps, seed=1, record_every=n, chunk=64 * n)
+    lazily = not trace["states"].variable._in_memory
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, int(trace["forwards"].sum()), int(lazily))
+"""
+
+
+def long_run(n: int, steps: int) -> list[Row]:
+    """Peak memory of a long run of 64 chains in a process of its own, and whether its trace opens lazily."""
+    start = time.perf_counter()
+    out = subprocess.run([sys.executable, "-c", LONG, str(n), str(steps)], capture_output=True, text=True, check=True)
+    seconds = time.perf_counter() - start
+    peak, spent, lazily = out.stdout.split()
+    where = {"model": "glauber-tiny", "n": n, "chains": 64, "temperature": 0.5, "repetitions": 1, "engine": "lazy", "low": np.nan,
+             "high": np.nan}  # fmt: skip
+    return [
+        {**where, "quantity": f"peak memory, {steps:,} steps", "value": float(peak), "unit": "GiB"},
+        {
+            **where,
+            "quantity": f"forwards per step, {steps:,} steps",
+            "value": int(spent) / (64 * steps),
+            "unit": "forwards",
+        },
+        {
+            **where,
+            "quantity": f"steps per second, {steps:,} steps",
+            "value": 64 * steps / seconds,
+            "unit": "chain steps / s",
+        },
+        {**where, "quantity": "trace opens lazily", "value": float(lazily), "unit": "1 if so"},
+    ]
+
+
+def measure(quick: bool) -> pd.DataFrame:
+    """Everything, as one tidy table."""
+    torch.set_num_threads(THREADS)
+    tiny = glauber.load_model("glauber-tiny", device="cpu")
+    base = base_shape(tiny)
+    r, rows = (2 if quick else 9), []
+
+    def tell(what: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+    for n in (16,) if quick else (16, 32, 64):
+        for temperature in (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
+            tell(f"glauber-tiny, n = {n}, tau = {temperature}")
+            rows += one_step(tiny, n, 64, temperature, r, one_by_one=temperature == 1.0)
+    if not quick:
+        for count in (1, 4, 16, 256):
+            tell(f"glauber-tiny, {count} chains")
+            rows += one_step(tiny, 32, count, 1.0, r, one_by_one=False)
+    for n in (16,) if quick else (32, 16, 64):
+        tell(f"base shape, n = {n}")
+        rows += one_step(
+            base, n, 4 if quick else 64, 1.0, 2 if quick else (7 if n == 32 else 2), one_by_one=not quick and n == 32
+        )
+    rows += peak_share(base, 16 if quick else 32, 4 if quick else 64, 2 if quick else 3)
+    for temperature in (0.2,) if quick else (0.1, 0.2, 0.5, 1.0):
+        tell(f"forwards, tau = {temperature}")
+        rows += forwards(
+            tiny, 16 if quick else 32, 4 if quick else 16, temperature, *((50, 50) if quick else (1000, 2000))
+        )
+    tell("rejection-free")
+    rows += rejection_free(tiny, 16 if quick else 32, 0.1, 10**6 if quick else 10**9)
+    tell("long run")
+    rows += long_run(8, 200 if quick else 100_000)
+    table = pd.DataFrame(rows)
+    about = {
+        "machine": machine(),
+        "threads": THREADS,
+        "measured": time.strftime("%Y-%m-%d", time.gmtime()),
+        **versions(),
+    }
+    return table.assign(**about, peak_memory_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def machine() -> str:
+    """The processor, as it names itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; figures of no meaning")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.csv")
+    arguments = parser.parse_args()
+    table = measure(arguments.quick)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=arguments.out.parent, delete=False, suffix=".csv", encoding="utf-8"
+    ) as file:
+        table.to_csv(file, index=False, float_format="%.6g")
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(arguments.out)
+    print(f"wrote {arguments.out.name}: {len(table)} rows")
+
+
+if __name__ == "__main__":
+    main()
