@@ -27,7 +27,7 @@ rule notebook:
     input:
         # The lock file is an input: other package versions are another result.
         notebook="notebooks/{name}.ipynb",
-        rest=[*CODE, *DATA, "requirements.lock", "notebooks/execute.py"],
+        rest=[*CODE, *DATA, "requirements.lock", "notebooks/execute.py", "benchmarks/results.csv"],
     output:
         "build/book/notebooks/{name}.ipynb",
     params:

@@ -39,6 +39,12 @@ def base_shape(tiny: MaskedLM) -> MaskedLM:
     return MaskedLM(BertForMaskedLM(BertConfig()), tiny.text.tokenizer, "BERT-base shape, random")
 
 
+def starts(lm: MaskedLM, n: int, count: int) -> torch.Tensor:
+    """Starting states (count, n); passages are used more than once where too few are long enough."""
+    enough = 8 if n > 40 else min(count, 64)
+    return torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, enough).states, (count, n)))
+
+
 def alternate(contenders: dict[str, Callable[[], None]], repetitions: int) -> pd.DataFrame:
     """Seconds of each contender in each repetition, columns by name, after one warm-up."""
     for run in contenders.values():
@@ -61,7 +67,7 @@ def median(values: pd.Series) -> tuple[float, float, float]:
 
 def one_step(lm: MaskedLM, n: int, count: int, temperature: float, repetitions: int, one_by_one: bool) -> list[Row]:
     """A step of `direct` beside the baselines and the bare encoder, same chains, same process."""
-    states = torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, 64).states, (count, n)))
+    states = starts(lm, n, count)
     state = chain.init(lm, states)
     streams, tau = Streams(1, range(count), n), torch.full((count,), temperature, dtype=torch.float64)
     # A few steps first: the share of steps that move is then the one of the run, not of the passages.
@@ -109,7 +115,7 @@ def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
     layer = length * (4 * d * d + 2 * d * config.intermediate_size) + 2 * length * length * d
     operations = 2.0 * count * (config.num_hidden_layers * layer + d * d + d * config.vocab_size)
     a, b = torch.randn(count * length, d), torch.randn(d, config.intermediate_size)
-    states = torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, 64).states, (count, n)))
+    states = starts(lm, n, count)
     state, streams = chain.init(lm, states), Streams(1, range(count), n)
     tau, clock = torch.ones(count, dtype=torch.float64), iter(range(10**9))
     product = 2.0 * a.shape[0] * d * config.intermediate_size

@@ -17,8 +17,14 @@ Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 KERNEL_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open", "papermill", "PAPERMILL_OUTPUT_PATH"}
 
 
-class Parameters(BaseModel):
-    """Parameters that every notebook takes.
+class NotebookParameters(BaseModel):
+    """Parameters of a notebook: no names but its own."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class Parameters(NotebookParameters):
+    """Parameters that every experiment takes.
 
     Attributes
     ----------
@@ -36,8 +42,6 @@ class Parameters(BaseModel):
         See `glauber.models.load_model`.
     """
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
     model: str
     passages: str
     starts: Count
@@ -47,7 +51,7 @@ class Parameters(BaseModel):
     dtype: str
 
 
-P = TypeVar("P", bound=Parameters)
+P = TypeVar("P", bound=NotebookParameters)
 
 
 def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
@@ -56,7 +60,7 @@ def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
     Parameters
     ----------
     kind : type
-        The notebook's parameters, a subclass of `Parameters`.
+        The notebook's parameters, a subclass of `NotebookParameters`.
     namespace : mapping
         ``globals()`` of the notebook, before anything else is defined or imported.
 

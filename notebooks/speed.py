@@ -1,0 +1,200 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (chapter-speed)=
+# # Speed
+#
+# **Claim.** A step of the sampler costs little more than the encoder's forward pass, and where the chain sits still the
+# lazy and the rejection-free engine hardly ask the model at all.
+#
+# This page runs no model. It shows a table that `make bench` wrote on one machine; run that command to replace it with yours.
+
+# %% tags=["parameters", "hide-input"]
+results = "benchmarks/results.csv"
+
+# %% tags=["hide-input"]
+from glauber.parameters import NotebookParameters, validate
+
+
+class SpeedParameters(NotebookParameters):
+    results: str
+
+
+p = validate(SpeedParameters, globals())
+
+# %% tags=["hide-input"]
+from pathlib import Path
+
+import pandas as pd
+from myst_nb import glue
+
+from glauber import figures
+from glauber.errors import ParameterError
+from glauber.report import table
+
+if not Path(p.results).is_file():
+    raise ParameterError(
+        f"results = {p.results!r}: no such file; run make bench, or give the path from the repository's root"
+    )
+figures.use_style()
+measured = pd.read_csv(p.results)
+
+
+def value(model="glauber-tiny", n=32, chains=64, temperature=1.0, engine="direct", quantity="", column="value"):
+    """One figure of the table."""
+    chosen = measured[
+        (measured["model"] == model)
+        & (measured["n"] == n)
+        & (measured["chains"] == chains)
+        & (measured["temperature"] == temperature)
+        & (measured["engine"] == engine)
+        & (measured["quantity"] == quantity)
+    ]
+    return float(chosen[column].iloc[0]) if len(chosen) else float("nan")
+
+
+BASE = "BERT-base shape, random"
+glue("machine", str(measured["machine"].iloc[0]), display=False)
+glue("threads", int(measured["threads"].iloc[0]), display=False)
+glue("measured-on", str(measured["measured"].iloc[0]), display=False)
+glue("torch", str(measured["torch"].iloc[0]), display=False)
+glue("repetitions", int(measured["repetitions"].max()), display=False)
+
+# %% [markdown]
+# ## How it was measured
+#
+# On {glue:text}`machine` with {glue:text}`threads` threads, torch {glue:text}`torch`, {glue:text}`measured-on`. All contenders
+# of a row run in one process, in turn, up to {glue:text}`repetitions` times; ratios are formed within a turn, and the table holds
+# their median with the middle half. The baselines:
+#
+# - **textbook**: the loop that one writes first, with the logits at every position, `torch.multinomial`, and one site shared
+#   by all chains (which makes its chains dependent; ours have a site each);
+# - **textbook, one chain at a time**: the same without a batch;
+# - **bare encoder**: the forward pass of the encoder alone on the same batch, no head, no draw.
+#
+# The BERT-base-shaped model has random weights: its speed is that of the shape.
+
+# %% tags=["hide-input"]
+targets = pd.DataFrame(
+    [
+        ("glauber-tiny: speed over textbook", "at least", 4.0, value(quantity="speed over textbook")),
+        ("glauber-tiny: step over bare encoder", "at most", 1.3, value(quantity="time over bare encoder")),
+        ("BERT-base shape: speed over textbook", "at least", 1.35, value(BASE, quantity="speed over textbook")),
+        ("BERT-base shape: step over bare encoder", "at most", 1.08, value(BASE, quantity="time over bare encoder")),
+        (
+            "tau = 0.2: forwards of direct over lazy",
+            "at least",
+            3.0,
+            1 / value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step"),
+        ),
+        (
+            "tau = 0.2: the same in traps",
+            "at least",
+            30.0,
+            1 / value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step, in traps"),
+        ),
+        (
+            "tau = 0.1, in a trap: rejection-free over direct",
+            "at least",
+            1000.0,
+            value(chains=1, temperature=0.1, engine="rejection_free", quantity="speed over direct, in a trap"),
+        ),
+        (
+            "peak memory of 100,000 steps, GiB",
+            "at most",
+            2.0,
+            value(n=8, temperature=0.5, engine="lazy", quantity="peak memory, 100,000 steps"),
+        ),
+    ],
+    columns=["figure (n = 32, 64 chains, tau = 1 unless said)", "aim", "bound", "measured"],
+)
+met = (targets["measured"] >= targets["bound"]).where(
+    targets["aim"] == "at least", targets["measured"] <= targets["bound"]
+)
+targets["met"] = met.map({True: "yes", False: "no"}).where(targets["measured"].notna(), "not measured")
+glue("targets", len(targets), display=False)
+glue("targets-met", int((targets["met"] == "yes").sum()), display=False)
+table(targets, {"bound": "{:,.4g}", "measured": "{:,.4g}"})
+
+# %% [markdown]
+# {glue:text}`targets-met` of the {glue:text}`targets` aims are met on this machine.
+#
+# ## Steps per second
+
+# %% tags=["hide-input"]
+figure = figures.speed_by_temperature(measured)
+glue("figure-speed", figure)
+
+# %% tags=["hide-input"]
+glue("direct-speed", value(quantity="steps per second"), display=False)
+glue("textbook-speed", value(engine="textbook", quantity="steps per second"), display=False)
+glue("over-bare", value(quantity="time over bare encoder"), display=False)
+glue("over-bare-base", value(BASE, quantity="time over bare encoder"), display=False)
+glue("peak-share", value(BASE, quantity="share of matrix-product peak"), display=False)
+glue("peak", value(BASE, quantity="matrix-product peak"), display=False)
+
+# %% [markdown]
+# With 64 chains of 32 tokens at $\tau$ = 1, glauber-tiny takes {glue:text}`direct-speed:,.0f` chain steps per second against
+# {glue:text}`textbook-speed:,.0f` of the textbook loop; a step takes {glue:text}`over-bare:.2f` times the bare encoder. For the
+# BERT-base shape it is {glue:text}`over-bare-base:.2f` times, and a step reaches {glue:text}`peak-share:.0%` of this machine's
+# float32 matrix-product rate of {glue:text}`peak:.0f` GFLOP/s. What is saved: the vocabulary projection and the head's
+# dense layer at all positions but one, and the normalised probabilities that a multinomial draw wants. What limits: for the
+# small model, exponentials over the vocabulary and one projection per row; for the large one, the encoder itself.
+#
+# ## Forwards per step
+
+# %% tags=["hide-input"]
+figure = figures.forwards_by_temperature(measured)
+glue("figure-forwards", figure)
+
+# %% tags=["hide-input"]
+lazy = measured[(measured["engine"] == "lazy") & (measured["quantity"] == "forwards per step")]
+glue("lazy-chains", int(lazy["chains"].max()), display=False)
+glue("lazy-cold", value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step"), display=False)
+glue("lazy-traps", int(value(chains=16, temperature=0.2, engine="lazy", quantity="chains in traps")), display=False)
+glue(
+    "lazy-in-traps",
+    value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step, in traps"),
+    display=False,
+)
+glue(
+    "nfold",
+    value(chains=1, temperature=0.1, engine="rejection_free", quantity="speed over direct, in a trap"),
+    display=False,
+)
+glue("memory", value(n=8, temperature=0.5, engine="lazy", quantity="peak memory, 100,000 steps"), display=False)
+
+# %% [markdown]
+# Means over {glue:text}`lazy-chains` chains, with the range over chains. At $\tau$ = 0.2 a step of `lazy` asks for
+# {glue:text}`lazy-cold:.3f` forwards, where `direct` asks for one; the {glue:text}`lazy-traps` chains in which at most two
+# positions ever change ask for {glue:text}`lazy-in-traps:.4f`. In a trap at $\tau$ = 0.1 `rejection_free` simulates
+# {glue:text}`nfold:,.0f` times as many steps per second as `direct`. A run of 100,000 steps of 64 chains (n = 8, $\tau$ = 0.5),
+# written to disk as it goes, peaked at {glue:text}`memory:.2f` GiB, the libraries included.
+#
+# ## More chains, longer texts
+
+# %% tags=["hide-input"]
+figure = figures.speed_scaling(measured)
+glue("figure-scaling", figure)
+
+# %% [markdown]
+# ## All figures
+
+# %% tags=["hide-input", "hide-output"]
+table(
+    measured[["model", "n", "chains", "temperature", "engine", "quantity", "value", "low", "high", "unit"]],
+    {"value": "{:,.4g}", "low": "{:,.4g}", "high": "{:,.4g}", "temperature": "{:g}"},
+)
