@@ -67,10 +67,7 @@ class Streams:
     """
 
     def __init__(self, seed: int, chains: Sequence[int], n: int, block: int = 256) -> None:
-        if not 0 <= seed < 2**64:
-            raise ParameterError(f"seed {seed} does not fit 64 bits: give an integer from 0 to 2**64 - 1")
-        if any(not 0 <= chain < 2**64 for chain in chains):
-            raise ParameterError("a chain index is negative or does not fit 64 bits: number the chains from 0")
+        check_keys(seed, chains)
         self.seed, self.chains, self.n, self.block = seed, tuple(int(c) for c in chains), n, block
         self._start = -1
         self._words = np.empty((0, 0, WORDS), dtype=np.uint64)
@@ -90,6 +87,20 @@ class Streams:
             self._words = np.stack([words(self.seed, c, start, self.block) for c in self.chains], axis=1)
             self._start = start
         return np.asarray(self._words[step - start])
+
+
+def check_keys(seed: int, chains: Sequence[int]) -> None:
+    """Refuse what does not fit the 64-bit keys of the streams.
+
+    Raises
+    ------
+    ParameterError
+        If the seed or a chain index is negative or does not fit 64 bits.
+    """
+    if not 0 <= seed < 2**64:
+        raise ParameterError(f"seed {seed} does not fit 64 bits: give an integer from 0 to 2**64 - 1")
+    if any(not 0 <= chain < 2**64 for chain in chains):
+        raise ParameterError("a chain index is negative or does not fit 64 bits: number the chains from 0")
 
 
 def block(seed: int, chain: int, start: int, steps: int, n: int) -> Draws:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import chain
 from ..errors import ParameterError
 from ..models import Conditionals
+from ..randomness import check_keys
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def setup(
     index = tuple(range(count)) if chains is None else tuple(int(c) for c in chains)
     if len(index) != count:
         raise ParameterError(f"{len(index)} chain indices for {count} starting states: give one each")
+    check_keys(seed, index)
     return Setup(model, start, temperatures(temperature, count), seed, index)
 
 
