@@ -1,6 +1,6 @@
 """Measure the sampler against its baselines, all in one process run. Writes a tidy table: benchmarks/results.csv.
 
-Usage: python benchmarks/bench.py [--quick] [--out FILE]
+Usage: python benchmarks/bench.py [--quick] [--out FILE] [PART ...]
 
 Times are medians over alternating repetitions, so that a slow spell of the machine hits all contenders alike; ratios are
 formed within a repetition and then summarised.
@@ -11,7 +11,6 @@ import platform
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -271,47 +270,81 @@ def long_run(n: int, steps: int) -> list[Row]:
     ]
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """Everything, as one tidy table."""
-    torch.set_num_threads(THREADS)
-    tiny = glauber.load_model("glauber-tiny", device="cpu")
-    base = base_shape(tiny)
-    r, rows = (2 if quick else 9), []
-
-    def tell(what: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
-
+def steps_part(quick: bool) -> list[Row]:
+    """Steps of glauber-tiny: temperature, length, number of chains."""
+    tiny, repetitions = glauber.load_model("glauber-tiny", device="cpu"), 2 if quick else 9
+    rows: list[Row] = []
     for n in (16,) if quick else (16, 32, 64):
         for temperature in (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
             tell(f"glauber-tiny, n = {n}, tau = {temperature}")
-            rows += one_step(tiny, n, 64, temperature, r, one_by_one=temperature == 1.0)
-    if not quick:
-        for count in (1, 4, 16, 256):
-            tell(f"glauber-tiny, {count} chains")
-            rows += one_step(tiny, 32, count, 1.0, r, one_by_one=False)
-    for n in (16,) if quick else (32, 16, 64):
+            rows += one_step(tiny, n, 64, temperature, repetitions, one_by_one=temperature == 1.0)
+    for count in () if quick else (1, 4, 16, 256):
+        tell(f"glauber-tiny, {count} chains")
+        rows += one_step(tiny, 32, count, 1.0, repetitions, one_by_one=False)
+    return rows
+
+
+def base_part(quick: bool) -> list[Row]:
+    """Steps of the BERT-base shape."""
+    base, rows = base_shape(glauber.load_model("glauber-tiny", device="cpu")), list[Row]()
+    count = 4 if quick else 64
+    for n, repetitions in ((16, 2),) if quick else ((32, 7), (16, 3), (64, 3)):
         tell(f"base shape, n = {n}")
-        rows += one_step(
-            base, n, 4 if quick else 64, 1.0, 2 if quick else (7 if n == 32 else 2), one_by_one=not quick and n == 32
-        )
-    rows += peak_share(base, 16 if quick else 32, 4 if quick else 64, 2 if quick else 3)
+        rows += one_step(base, n, count, 1.0, repetitions, one_by_one=not quick and n == 32)
+    return rows + peak_share(base, 16 if quick else 32, count, 2 if quick else 3)
+
+
+def forwards_part(quick: bool) -> list[Row]:
+    """Forwards per step of the lazy engine, and the rejection-free engine in a trap."""
+    tiny, rows = glauber.load_model("glauber-tiny", device="cpu"), list[Row]()
+    n, count, skip, steps = (16, 4, 50, 50) if quick else (32, 16, 1000, 2000)
     for temperature in (0.2,) if quick else (0.1, 0.2, 0.5, 1.0):
         tell(f"forwards, tau = {temperature}")
-        rows += forwards(
-            tiny, 16 if quick else 32, 4 if quick else 16, temperature, *((50, 50) if quick else (1000, 2000))
-        )
+        rows += forwards(tiny, n, count, temperature, skip, steps)
     tell("rejection-free")
-    rows += rejection_free(tiny, 16 if quick else 32, 0.1, 10**6 if quick else 10**9)
+    return rows + rejection_free(tiny, n, 0.1, 10**6 if quick else 10**9)
+
+
+def long_part(quick: bool) -> list[Row]:
+    """A long run of 64 chains."""
     tell("long run")
-    rows += long_run(8, 200 if quick else 100_000)
-    table = pd.DataFrame(rows)
+    return long_run(8, 200 if quick else 100_000)
+
+
+PARTS: dict[str, Callable[[bool], list[Row]]] = {
+    "steps": steps_part,
+    "base": base_part,
+    "forwards": forwards_part,
+    "long": long_part,
+}
+
+
+def tell(what: str) -> None:
+    """Say where the measurement is."""
+    print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+
+def measure(part: str, quick: bool) -> pd.DataFrame:
+    """One part as a tidy table, with what it was measured on."""
+    torch.set_num_threads(THREADS)
     about = {
         "machine": machine(),
         "threads": THREADS,
         "measured": time.strftime("%Y-%m-%d", time.gmtime()),
         **versions(),
     }
-    return table.assign(**about, peak_memory_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    table = pd.DataFrame(PARTS[part](quick)).assign(part=part, **about)
+    return table.assign(process_peak_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def save(table: pd.DataFrame, out: Path) -> None:
+    """Put a part into the file in place of its older figures, in one move."""
+    if out.is_file():
+        older = pd.read_csv(out)
+        table = pd.concat([older[older["part"] != table["part"].iloc[0]], table])
+    temporary = out.with_suffix(".tmp")
+    table.to_csv(temporary, index=False, float_format="%.6g")
+    temporary.replace(out)
 
 
 def machine() -> str:
@@ -328,15 +361,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes; figures of no meaning")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results.csv")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all by default")
     arguments = parser.parse_args()
-    table = measure(arguments.quick)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=arguments.out.parent, delete=False, suffix=".csv", encoding="utf-8"
-    ) as file:
-        table.to_csv(file, index=False, float_format="%.6g")
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(arguments.out)
-    print(f"wrote {arguments.out.name}: {len(table)} rows")
+    unknown = sorted(set(arguments.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"part {unknown[0]!r} is unknown: give some of {', '.join(PARTS)}")
+    for part in arguments.parts or PARTS:
+        save(measure(part, arguments.quick), arguments.out)
+    print(f"wrote {arguments.out.name}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,43 @@
+"""The benchmark script runs, and its textbook baseline is a correct, if slow, sampler."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from laws import LEVEL, chi_square
+
+from glauber import MaskedLM
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(FOLDER))
+import bench  # noqa: E402
+import textbook  # noqa: E402
+
+
+def test_a_part_is_measured_and_replaces_its_older_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "results.csv"
+    threads = torch.get_num_threads()
+    for part in ("steps", "forwards", "steps"):
+        bench.save(bench.measure(part, quick=True), out)
+    torch.set_num_threads(threads)
+    table = pd.read_csv(out)
+    assert set(table["part"]) == {"steps", "forwards"}
+    assert not table.duplicated(["model", "n", "chains", "temperature", "engine", "quantity"]).any()
+    assert (table["value"] >= 0).all()
+    over = table[(table["engine"] == "bare encoder") & (table["quantity"] == "time over bare encoder")]["value"]
+    assert (over == 1).all()
+
+
+def test_the_textbook_baseline_draws_from_the_conditional(tiny: MaskedLM) -> None:
+    """So that the comparison is between samplers of one law."""
+    ids = torch.from_numpy(tiny.vocabulary[np.arange(100, 102)])[None].repeat(4000, 1)
+    full, banned = textbook.prepare(tiny, ids), textbook.banned_ids(tiny)
+    generator = torch.Generator().manual_seed(3)
+    site = int(torch.randint(2, (1,), generator=torch.Generator().manual_seed(3)))
+    textbook.step(tiny, full, banned, 0.3, generator)
+    law = (tiny.conditional_logits(ids[:1], torch.tensor([site])).double() / 0.3).softmax(dim=1)[0].numpy()
+    drawn = np.searchsorted(tiny.vocabulary, full[:, len(tiny.text.prefix) + site].numpy())
+    assert chi_square(np.bincount(drawn, minlength=len(law)), law) > LEVEL
