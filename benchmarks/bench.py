@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ def starts(lm: MaskedLM, n: int, count: int) -> torch.Tensor:
     return torch.from_numpy(np.resize(starting_states(lm.text.encode, read_passages(), n, enough).states, (count, n)))
 
 
-def alternate(contenders: dict[str, Callable[[], None]], repetitions: int) -> pd.DataFrame:
+def alternate(contenders: dict[str, Callable[[], object]], repetitions: int) -> pd.DataFrame:
     """Seconds of each contender in each repetition, columns by name, after one warm-up."""
     for run in contenders.values():
         run()
@@ -81,8 +82,8 @@ def one_step(lm: MaskedLM, n: int, count: int, temperature: float, repetitions: 
         with torch.inference_mode():
             bare(input_ids=ids)
 
-    contenders: dict[str, Callable[[], None]] = {
-        "direct": lambda: chain.step(lm, state, tau, streams.at(next(clock))) and None,
+    contenders: dict[str, Callable[[], object]] = {
+        "direct": lambda: chain.step(lm, state, tau, streams.at(next(clock))),
         "bare encoder": encoder,
         "textbook": lambda: textbook.step(lm, ids.clone(), banned, temperature, generator),
     }
@@ -120,8 +121,8 @@ def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
     product = 2.0 * a.shape[0] * d * config.intermediate_size
     seconds = alternate(
         {
-            "step": lambda: chain.step(lm, state, tau, streams.at(next(clock))) and None,
-            "product": lambda: [a @ b for _ in range(10)] and None,
+            "step": lambda: chain.step(lm, state, tau, streams.at(next(clock))),
+            "product": lambda: [a @ b for _ in range(10)],
         },
         repetitions,
     )
