@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -328,14 +327,17 @@ def tell(what: str) -> None:
 def measure(part: str, quick: bool) -> pd.DataFrame:
     """One part as a tidy table, with what it was measured on."""
     torch.set_num_threads(THREADS)
+    table = pd.DataFrame(PARTS[part](quick))
     about = {
+        "part": part,
         "machine": machine(),
-        "threads": THREADS,
+        "threads": str(THREADS),
         "measured": time.strftime("%Y-%m-%d", time.gmtime()),
-        **versions(),
     }
-    table = pd.DataFrame(PARTS[part](quick)).assign(part=part, **about)
-    return table.assign(process_peak_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    for name, value in {**about, **versions()}.items():
+        table[name] = value
+    table["process_peak_gib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return table
 
 
 def save(table: pd.DataFrame, out: Path) -> None:
