@@ -1,0 +1,35 @@
+"""Contraction: sampled influence, a rigorous certificate, and the mixing-time bound that follows from either."""
+
+from .certificate import (
+    Certificate,
+    Head,
+    alpha_cert,
+    certify,
+    farthest_pair,
+    find_head,
+    oscillations,
+    t_mix_bound,
+    tau_cert,
+)
+from .influence import SCHEMES, Crossing, alpha, by_distance, crossing, exact_influence, measure
+from .meeting import meeting_times
+
+__all__ = [
+    "SCHEMES",
+    "Certificate",
+    "Crossing",
+    "Head",
+    "alpha",
+    "alpha_cert",
+    "by_distance",
+    "certify",
+    "crossing",
+    "exact_influence",
+    "farthest_pair",
+    "find_head",
+    "measure",
+    "meeting_times",
+    "oscillations",
+    "t_mix_bound",
+    "tau_cert",
+]

@@ -1,0 +1,253 @@
+"""A rigorous bound on the influence of a network whose decoder sits behind a normalisation, and what follows from it.
+
+The head computes ``l = W (gamma * z + beta) + b`` with ``|z|_2 <= sqrt(d)``, and ``sum z = 0`` for a LayerNorm. Between any
+two contexts ``beta`` and ``b`` cancel, so that ``osc(l - l') <= B = 2 sqrt(d) max_{a,b} |P(gamma * (w_a - w_b))|_2``, with
+``P`` the projection orthogonal to the all-ones vector (the identity for an RMSNorm). Two softmax laws are within
+``tanh(osc / 4)`` in total variation; hence a bound on every ``c_ij`` (book, section Contraction).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ModelError, ParameterError
+from ..models import Conditionals, MaskedLM
+
+ELEMENTS = 2**24  # entries of the Gram matrix held at a time
+EPS_NAMES = ("eps", "variance_epsilon")  # what RMSNorms call it
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last two modules of a masked-LM head.
+
+    Attributes
+    ----------
+    norm, decoder : Module
+    centred : bool
+        Whether the norm subtracts the mean (LayerNorm) or not (RMSNorm).
+    """
+
+    norm: torch.nn.Module
+    decoder: torch.nn.Linear
+    centred: bool
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The oscillation bound of a network.
+
+    Attributes
+    ----------
+    bound : float
+        ``B`` in nats: ``osc(l - l') <= B`` for any two contexts and positions, over the allowed vocabulary.
+    first, second : int
+        Ids of the two tokens whose distance it is.
+    width : int
+        ``d``, the width of the normalised layer.
+    centred : bool
+        Whether it is a LayerNorm.
+    """
+
+    bound: float
+    first: int
+    second: int
+    width: int
+    centred: bool
+
+
+def certify(model: MaskedLM) -> Certificate:
+    """``B`` of a network, by an exact search over all pairs of allowed tokens in float64.
+
+    Parameters
+    ----------
+    model : MaskedLM
+
+    Raises
+    ------
+    ModelError
+        If the decoder is no linear map behind a LayerNorm or RMSNorm: then there is no such bound.
+    """
+    head = find_head(model)
+    device = torch.device("cpu") if model.device.type == "mps" else model.device
+    weights = head.decoder.weight.detach()[torch.from_numpy(model.vocabulary).to(model.device)].to(device).double()
+    scale: Any = getattr(head.norm, "weight", None)
+    points = weights if scale is None else weights * scale.detach().to(device).double()
+    if head.centred:
+        points = points - points.mean(dim=1, keepdim=True)
+    first, second, distance = farthest_pair(points)
+    width = points.shape[1]
+    ids = model.vocabulary[[first, second]].tolist()
+    return Certificate(2 * width**0.5 * distance, ids[0], ids[1], width, head.centred)
+
+
+def find_head(model: MaskedLM) -> Head:
+    """The normalisation whose output is the decoder's input, found by following one small forward.
+
+    Raises
+    ------
+    ModelError
+        If there is none, or the logits are not a linear map of its output and a constant.
+    """
+    network: Any = model.network
+    decoder = network.get_output_embeddings()
+    made: list[tuple[torch.nn.Module, Any, Any]] = []  # kept alive, so that no two outputs share an address
+    entered: list[torch.Tensor] = []
+    hooks = [m.register_forward_hook(lambda m, a, out: made.append((m, a, out))) for m in network.modules()]
+    hooks.append(decoder.register_forward_pre_hook(lambda m, a: entered.append(a[0])))
+    words = model.vocabulary[: min(4, model.usable_length)].tolist()
+    ids = torch.tensor([[*model.text.prefix, *words, model.mask, *model.text.suffix]], device=model.device)
+    try:
+        with torch.no_grad():
+            logits = network(input_ids=ids[:, : model.usable_length]).logits[0]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not isinstance(decoder, torch.nn.Linear) or not entered:
+        raise _none(model, "its output embedding is not called as a linear layer")
+    hidden = entered[-1]
+    source = next(((m, a[0]) for m, a, out in made if out is hidden and a), None)
+    if source is None:
+        raise _none(model, "no module's output is the decoder's input")
+    norm, given = source
+    # Up to a constant per token (biases), the logits must be W h: some heads cap or rescale them.
+    rest = logits - hidden[0] @ decoder.weight.T
+    if (rest - rest[:1]).abs().max() > _tolerance(logits) * logits.abs().max():
+        raise _none(model, "its logits are not linear in the decoder's input")
+    if isinstance(norm, torch.nn.LayerNorm) and norm.normalized_shape == (hidden.shape[-1],):
+        return Head(norm, decoder, True)
+    if _is_rms(norm, given, hidden):
+        return Head(norm, decoder, False)
+    raise _none(model, f"its decoder is fed by {type(norm).__name__}, not by a LayerNorm or RMSNorm")
+
+
+def _none(model: MaskedLM, reason: str) -> ModelError:
+    return ModelError(f"model {model.name!r} has no certificate, since {reason}: use its sampled influence alone")
+
+
+def _tolerance(values: torch.Tensor) -> float:
+    return float(np.sqrt(torch.finfo(values.dtype).eps))
+
+
+def _is_rms(norm: torch.nn.Module, given: torch.Tensor, made: torch.Tensor) -> bool:
+    """Whether a module is ``weight * x / rms(x)``: by its numbers, since every library has a class of its own."""
+    weight: Any = getattr(norm, "weight", None)
+    if not type(norm).__name__.endswith("Norm") or getattr(norm, "bias", None) is not None:
+        return False
+    eps = next((getattr(norm, name) for name in EPS_NAMES if getattr(norm, name, None) is not None), 0.0)
+    x = given.double()
+    wanted = x * (x.square().mean(dim=-1, keepdim=True) + eps).rsqrt() * (1.0 if weight is None else weight.double())
+    return bool((wanted - made).abs().max() <= _tolerance(made) * wanted.abs().max())
+
+
+def oscillations(model: Conditionals, states: ArrayLike, positions: ArrayLike) -> NDArray[np.float64]:
+    """``osc(l - l')`` of every two of some contexts, to hold against the bound.
+
+    Parameters
+    ----------
+    model : Conditionals
+    states : array of int, shape (contexts, n)
+    positions : array of int, shape (contexts,)
+        The masked position of each.
+
+    Returns
+    -------
+    array of float64, shape (contexts * (contexts - 1) / 2,)
+        In nats.
+    """
+    rows, at = (torch.from_numpy(np.asarray(a, dtype=np.int64)).to(model.device) for a in (states, positions))
+    logits = model.conditional_logits(rows, at).cpu().double().numpy()
+    differences = (logits[r + 1 :] - logits[r] for r in range(len(logits) - 1))
+    return np.concatenate([np.ptp(d, axis=1) for d in differences])
+
+
+def farthest_pair(points: torch.Tensor) -> tuple[int, int, float]:
+    """The two points farthest apart and their Euclidean distance, exact up to rounding.
+
+    Parameters
+    ----------
+    points : Tensor of float64, shape (count, d)
+
+    Notes
+    -----
+    About a common centre, two points are no farther apart than their radii together. With the radii in descending order
+    and a good distance known, only the outermost points need their Gram matrix; it is made in pieces.
+    """
+    spread = points - points.mean(dim=0)
+    radius, order = spread.norm(dim=1).sort(descending=True)
+    spread = spread[order]
+    best, pair = -1.0, (0, 0)
+    a = 0
+    for _ in range(4):  # to the farthest point, and from there again: a good start
+        away = (spread - spread[a]).norm(dim=1)
+        b = int(away.argmax())
+        if float(away[b]) > best:
+            best, pair = float(away[b]), (a, b)
+        a = b
+    size = max(1, ELEMENTS // len(spread))
+    for s in range(0, len(spread), size):
+        if 2 * radius[s] <= best:
+            break
+        stop = int((radius > best - radius[s]).sum())
+        block, partners = spread[s : s + size], spread[s : max(stop, s + 1)]
+        squared = radius[s : s + size, None] ** 2 + radius[s : s + len(partners)] ** 2 - 2 * block @ partners.T
+        place = int(squared.argmax())
+        row, column = divmod(place, len(partners))
+        if float(squared[row, column]) > best**2:
+            pair = (s + row, s + column)
+            best = float((spread[pair[0]] - spread[pair[1]]).norm())
+    return int(order[pair[0]]), int(order[pair[1]]), best
+
+
+def tau_cert(bound: float, n: int) -> float:
+    """The temperature above which ``(n-1) tanh(B / (4 tau)) < 1``, so that the chain provably mixes in ``O(n log n)``.
+
+    ``B / (4 artanh(1/(n-1)))``; 0 for ``n <= 2``, where every positive temperature will do.
+
+    Parameters
+    ----------
+    bound : float
+        ``B`` in nats.
+    n : int
+        Free positions.
+
+    Raises
+    ------
+    ParameterError
+        If ``n`` is below 1 or ``B`` negative.
+    """
+    if n < 1 or not bound >= 0:
+        raise ParameterError(f"n = {n} and B = {bound:g}: give n of 1 or more and a bound of 0 nats or more")
+    return 0.0 if n <= 2 else float(bound / (4 * np.arctanh(1 / (n - 1))))
+
+
+def alpha_cert(temperature: float, bound: float, n: int) -> float:
+    """The certified upper bound ``(n-1) tanh(B / (4 tau))`` on ``alpha(tau)``."""
+    return float((n - 1) * np.tanh(bound / (4 * temperature)))
+
+
+def t_mix_bound(n: int, alpha: float, eps: float = 0.25) -> float:
+    """Steps after which the chain is within ``eps`` of equilibrium, ``n/(1-alpha) log(n/eps)``; infinite if ``alpha >= 1``.
+
+    The theorem holds from every start :cite:`bubley1997path`, :cite:`levin2017markov`; ``alpha`` must be the true one or an
+    upper bound, never a sampled one.
+
+    Parameters
+    ----------
+    n : int
+        Free positions.
+    alpha : float
+    eps : float
+        Total variation, between 0 and 1.
+
+    Raises
+    ------
+    ParameterError
+        If ``n`` is below 1, ``alpha`` is negative or NaN, or ``eps`` is not between 0 and 1.
+    """
+    if n < 1 or not alpha >= 0 or not 0 < eps < 1:
+        raise ParameterError(f"n = {n}, alpha = {alpha:g}, eps = {eps:g}: give n >= 1, alpha >= 0 and 0 < eps < 1")
+    return float(n / (1 - alpha) * np.log(n / eps)) if alpha < 1 else float("inf")

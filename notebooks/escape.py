@@ -1,0 +1,477 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (chapter-escape)=
+# # Escape: cold chains and their traps
+#
+# **Claim.** If every token of a state leads its position's conditional by a margin of $m$ nats, then leaving that state takes
+# at least $e^{m/\tau}/(|V|-1)$ steps on average ({prf:ref}`theorem-escape`): exponentially long as $\tau \to 0$. And a text
+# that repeats one token can hold a chain by drift alone ({prf:ref}`theorem-drift`). The paper reports traps that last for
+# hundreds to thousands of steps, and a slow basin of exclamation marks.
+#
+# Here traps are searched for, their escape times are measured down to temperatures where no step-by-step simulation would
+# see an escape, the drift of repeated tokens is measured, and chains are followed from trap to trap.
+
+# %% tags=["parameters", "hide-input"]
+model = "glauber-tiny"
+passages = "embedded"
+starts = 24
+n = 16
+temperature = 0.2
+cold = 0.2
+threshold = 500.0
+share = 0.5
+flicker = 0.25
+search_moves = 40
+traps = 4
+temperatures = [0.1, 0.15, 0.2, 0.3, 0.5]
+replicas = 16
+steps = 1_000_000_000_000
+moves = 40
+distance = 2
+candidates = 12
+samples = 8
+rounds = 6
+tries = 12
+drift_temperature = 0.5
+chains = 24
+graph_replicas = 10
+legs = 3
+seed = 1
+device = "auto"
+dtype = "float32"
+
+# %% tags=["hide-input"]
+from typing import Annotated
+
+from pydantic import Field
+
+from glauber.parameters import Count, Parameters, Temperature, validate
+
+
+class EscapeParameters(Parameters):
+    temperature: Temperature
+    cold: Temperature
+    threshold: Annotated[float, Field(gt=1)]
+    share: Annotated[float, Field(gt=0, le=1)]
+    flicker: Annotated[float, Field(ge=0, le=1)]
+    search_moves: Count
+    traps: Count
+    temperatures: Annotated[list[Temperature], Field(min_length=2)]
+    replicas: Count
+    steps: Annotated[int, Field(ge=1, le=10**18)]
+    moves: Count
+    distance: Count
+    candidates: Count
+    samples: Count
+    rounds: Count
+    tries: Count
+    drift_temperature: Temperature
+    chains: Count
+    graph_replicas: Count
+    legs: Count
+
+
+p = validate(EscapeParameters, globals())
+
+# %% tags=["hide-input"]
+import html
+import time
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML, Markdown, display
+from myst_nb import glue
+
+import glauber
+from glauber import escape, figures
+from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
+from glauber.passages import read_passages, starting_states
+from glauber.provenance import provenance
+from glauber.report import interval, table
+
+started = time.time()
+figures.use_style()
+lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
+begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+
+
+def words(state, longest=90):
+    """A state as escaped text, cut for a table."""
+    shown = lm.text.decode(np.asarray(state).tolist())
+    return html.escape(shown if len(shown) <= longest else shown[: longest - 1] + "…")
+
+
+glue("model", p.model, display=False)
+glue("passages", len(begin.states), display=False)
+glue("n", p.n, display=False)
+glue("V", f"{len(lm.vocabulary):,}", display=False)
+glue("tau", p.temperature, display=False)
+glue("tau-cold", p.cold, display=False)
+glue("threshold", f"{p.threshold:,.0f}", display=False)
+glue("share", f"{p.share:.0%}", display=False)
+glue("flicker", f"{p.flicker:.0%}", display=False)
+glue("h", p.distance, display=False)
+
+# %% [markdown]
+# ## Traps
+#
+# Three searches start from {glue:text}`passages` passages, cut to {glue:text}`n` tokens: greedy descent (each token replaced by
+# its position's argmax, in sequential and in random order, until nothing changes), cold chains at $\tau$ =
+# {glue:text}`tau-cold` whose longest-held state is kept, and descent from those. A state is listed if it is a *perfect
+# trap* (every token is its position's argmax), a *near trap* (at most {glue:text}`flicker` of the positions are not, and the
+# others last for over {glue:text}`threshold` steps on average at $\tau$ = {glue:text}`tau` while these stay as they are; the
+# state as a whole cannot last for $2n$ steps then, {prf:ref}`definition-traps`), or such a state with one token at {glue:text}`share` or more of the
+# positions, a *drift basin*. These thresholds are ours.
+
+# %% tags=["hide-input"]
+found = escape.find_traps(
+    lm,
+    begin.states,
+    temperature=p.temperature,
+    cold=p.cold,
+    threshold=p.threshold,
+    share=p.share,
+    flicker=p.flicker,
+    moves=p.search_moves,
+    seed=p.seed,
+    label="cold chains",
+)
+listed = found.table.assign(text=[words(s) for s in found.states])
+kinds = listed["kind"].value_counts()
+at_start = escape.leaving_probability(lm, begin.states, p.temperature)
+glue("traps", len(listed), display=False)
+glue("perfect", int(kinds.get("perfect trap", 0)), display=False)
+glue("near", int(kinds.get("near trap", 0)), display=False)
+glue("basins", int(kinds.get("drift basin", 0)), display=False)
+glue("start-holding", float(np.median(1 / at_start)), display=False)
+glue("trap-holding", f"{listed['holding time'].median():,.0f}", display=False)
+glue("longest", f"{listed['holding time'].iloc[0]:,.0f}", display=False)
+glue("longest-margin", float(listed["min margin"].iloc[0]), display=False)
+glue("longest-kind", str(listed["kind"].iloc[0]), display=False)
+display(table(found.outcomes))
+shown = ["text", "kind", "min margin", "q", "holding time", "flickering", "share", "start", "method", "found"]
+table(
+    listed[shown].head(10),
+    {"min margin": "{:.2f}", "q": "{:.1e}", "holding time": "{:,.0f}", "share": "{:.0%}"},
+    {"min margin": "nats", "holding time": "steps"},
+)
+
+# %% [markdown]
+# The searches found {glue:text}`traps` different traps: {glue:text}`perfect` perfect, {glue:text}`near` near,
+# {glue:text}`basins` drift basins. Their median holding time at $\tau$ = {glue:text}`tau` is
+# {glue:text}`trap-holding` steps, that of the passages themselves {glue:text}`start-holding:.1f`. The longest is a
+# {glue:text}`longest-kind` with {glue:text}`longest` steps, though its weakest token leads by
+# {glue:text}`longest-margin:.2f` nats. Below, a passage and some of the longest-held traps of each kind, each token shaded by its local margin (the
+# number is in its tooltip).
+
+# %% tags=["hide-input"]
+# The longest-held of each kind in turn, so that not all are of one kind.
+turn = listed.groupby("kind").cumcount().sort_values(kind="stable").index[: p.traps]
+chosen = found.states[np.sort(turn.to_numpy())]
+for name, state in [("a passage", begin.states[0]), *((f"trap {t}", s) for t, s in enumerate(chosen[:3]))]:
+    display(Markdown(f"**{name}**"))
+    display(HTML(escape.shade(lm.text, state, escape.local_margins(lm, state[None])[0])))
+
+# %% [markdown]
+# ## Escape times
+#
+# From the longest-held traps of each kind, independent chains run at several temperatures until the state is left (first move), and
+# until the Hamming distance from it is {glue:text}`h` or more (its *basin* is left). The rejection-free sampler jumps from
+# move to move, so that a budget of {glue:text}`budget` steps costs no more than a short one. Chains that have not left within
+# it, or have spent {glue:text}`moves` moves flickering nearby, are censored and counted as such.
+
+# %% tags=["hide-input"]
+raw = escape.escape_times(
+    lm,
+    chosen,
+    temperatures=p.temperatures,
+    replicas=p.replicas,
+    steps=p.steps,
+    moves=p.moves,
+    distance=p.distance,
+    seed=p.seed,
+    label="escapes",
+)
+measured = escape.summarise(lm, chosen, raw)
+state_rows = measured[measured["what"] == "state"]
+full = state_rows[state_rows["exits"] == state_rows["replicas"]]
+covered = full[(full["low"] <= full["exact"]) & (full["exact"] <= full["high"])]
+glue("budget", f"{p.steps:.0e}", display=False)
+glue("moves", p.moves, display=False)
+glue("runs", len(raw), display=False)
+glue("censored-states", int((~raw["moved"]).sum()), display=False)
+glue("censored-basins", int((~raw["left"]).sum()), display=False)
+glue("covered", len(covered), display=False)
+glue("estimates", len(full), display=False)
+glue("slack-low", f"{(state_rows['exact'] / state_rows['bound']).min():.2g}", display=False)
+glue("slack-high", f"{(state_rows['exact'] / state_rows['bound']).max():.2g}", display=False)
+glue("useful", int((state_rows["bound"] > 1).sum()), display=False)
+glue("bounds", len(state_rows), display=False)
+figure = arrhenius_plot(measured, {t: f"trap {t}: {lm.text.decode(s.tolist())[:42]}…" for t, s in enumerate(chosen)})
+glue("figure-arrhenius", figure)
+
+# %% [markdown]
+# Points are maximum-likelihood means (total time over exits) with 95 % intervals; hollow points are partly censored, and an
+# arrow is the lower end of an interval without an upper one. Lines are the exact $1/q$, dotted lines the theorem's bound (drawn
+# at 1 step where it is less). Of
+# {glue:text}`runs` chains {glue:text}`censored-states` did not leave their state and {glue:text}`censored-basins` not their
+# basin. Of the {glue:text}`estimates` uncensored means, {glue:text}`covered` have the exact $1/q$ in their interval.
+#
+# The bound holds with room to spare: the exact holding time is between {glue:text}`slack-low` and {glue:text}`slack-high` times
+# as long, since the theorem charges every one of the {glue:text}`V` tokens as a runner-up at every position. In
+# {glue:text}`useful` of {glue:text}`bounds` cases it says more than that a step takes a step.
+
+# %% tags=["hide-input"]
+barriers = escape.arrhenius(measured)
+fits = barriers.assign(
+    barrier=[interval(row, "{:.2f}", "barrier") if row["points"] > 1 else "–" for _, row in barriers.iterrows()],
+    margin=escape.local_margins(lm, chosen).min(axis=1)[barriers["trap"]],
+)
+first_fit = barriers.set_index(["trap", "what"])
+for_first = {what: first_fit.loc[(0, what)] for what in ("state", "basin")}
+glue("barrier-state", interval(for_first["state"], "{:.2f}", "barrier"), display=False)
+enough = for_first["basin"]["points"] > 1
+basin_barrier = interval(for_first["basin"], "{:.2f}", "barrier") if enough else "an unknown number of"
+glue("barrier-basin", basin_barrier, display=False)
+glue("barrier-exits", int(for_first["basin"]["exits"]), display=False)
+glue("margin-first", float(fits["margin"].iloc[0]), display=False)
+seen = measured[2 * measured["exits"] >= measured["replicas"]]
+longest_basin = seen.sort_values(["what", "mean"], ascending=[True, False]).iloc[0]  # "basin" sorts before "state"
+glue("basin-what", str(longest_basin["what"]), display=False)
+glue("basin-mean", f"{longest_basin['mean']:.2g}", display=False)
+glue("basin-low", f"{longest_basin['low']:.2g}", display=False)
+glue("basin-high", f"{longest_basin['high']:.2g}", display=False)
+glue("basin-tau", float(longest_basin["temperature"]), display=False)
+glue("basin-trap", int(longest_basin["trap"]), display=False)
+glue("basin-exits", int(longest_basin["exits"]), display=False)
+table(
+    fits[["trap", "what", "barrier", "margin", "points", "exits", "chi2"]],
+    {"margin": "{:.2f}", "chi2": "{:.1f}"},
+    {"barrier": "nats", "margin": "nats", "chi2": "per degree of freedom"},
+)
+
+# %% [markdown]
+# The slope of the log mean time against $1/\tau$ is an effective barrier. For trap 0 it is {glue:text}`barrier-state`
+# nats for the state, whose smallest margin is {glue:text}`margin-first:.2f` nats, and {glue:text}`barrier-basin` nats for its
+# basin ({glue:text}`barrier-exits` exits). Where chi-square is far over 1, the points are no line: other ways out open as
+# $\tau$ rises, and the barrier is that of the temperatures used. The longest mean measured on at least half of the
+# chains is that of the {glue:text}`basin-what` of trap {glue:text}`basin-trap` at $\tau$ = {glue:text}`basin-tau:g`: {glue:text}`basin-mean` steps
+# [{glue:text}`basin-low`, {glue:text}`basin-high`] from {glue:text}`basin-exits` exits.
+#
+# ## Drift basins
+#
+# The paper's example is a text of many exclamation marks. Which tokens hold a chain by repetition? The candidates are all tokens
+# without a letter or digit and the most common tokens of the passages; they are ordered by the exact holding time of the
+# text that repeats them, and the first ones ranked by the smallest ratio P(up)/P(down) found with one position filled
+# otherwise, at $\tau$ = {glue:text}`tau-drift:g`.
+
+# %% tags=["hide-input"]
+mark = lm.text.encode("!")[0][0]
+tokens = escape.candidate_tokens(lm.text, begin.states, frequent=20)
+ranked = escape.search_tokens(
+    lm,
+    tokens,
+    begin.states,
+    temperature=p.drift_temperature,
+    samples=p.samples,
+    keep=p.candidates,
+    always=(mark,),
+    seed=p.seed,
+)
+names = [html.escape(name) for name in lm.text.tokens(ranked["token"].tolist())]
+place_of_mark = int((ranked["token"] == mark).to_numpy().argmax())
+glue("tau-drift", p.drift_temperature, display=False)
+glue("tried", len(tokens), display=False)
+glue("ranked", len(ranked), display=False)
+glue("best-token", lm.text.tokens([int(ranked["token"].iloc[0])])[0], display=False)
+glue("best-ratio", float(ranked["min ratio"].iloc[0]), display=False)
+glue("mark-rank", place_of_mark + 1, display=False)
+glue("mark-ratio", float(ranked["min ratio"].iloc[place_of_mark]), display=False)
+glue("mark-holding", f"{ranked['holding time'].iloc[place_of_mark]:,.1f}", display=False)
+table(
+    ranked.assign(token=names),
+    {"holding time": "{:,.1f}", "min margin": "{:.2f}", "min ratio": "{:.3g}", "median ratio": "{:.3g}"},
+    {"holding time": "steps", "min margin": "nats"},
+)
+
+# %% [markdown]
+# Of {glue:text}`tried` candidates, {glue:text}`ranked` were ranked; {glue:text}`best-token` comes first, with a smallest ratio
+# of {glue:text}`best-ratio:.2g`. The exclamation mark has rank {glue:text}`mark-rank`, a smallest ratio of
+# {glue:text}`mark-ratio:.2g` and, repeated, a holding time of {glue:text}`mark-holding` steps.
+#
+# Now the ratio at every number of copies $N$, for the first token of the ranking and for `!`. The other positions hold
+# passages, uniform tokens, what the chain itself puts there, or what a greedy adversary finds worst.
+
+# %% tags=["hide-input"]
+first_token = int(ranked["token"].iloc[0])
+drift, windows = {}, {}
+for token in dict.fromkeys([first_token, mark]):
+    drift[token] = escape.profile(
+        lm,
+        token,
+        begin.states,
+        temperature=p.drift_temperature,
+        samples=p.samples,
+        rounds=p.rounds,
+        tries=p.tries,
+        seed=p.seed,
+    )
+    sampled = drift[token][drift[token]["kind"] != "adversarial"]
+    windows[token] = {"all states": escape.window(drift[token]), "without adversary": escape.window(sampled)}
+rows = []
+for token, kept in windows.items():
+    for states, w in kept.items():
+        shown_window = (w.a, w.b, w.rho, w.excursion, w.states) if w else (np.nan,) * 5
+        rows.append((html.escape(lm.text.tokens([token])[0]), states, *shown_window))
+window_table = pd.DataFrame(rows, columns=["token", "ratios from", "a", "b", "smallest ratio", "ρ^-(b-a)", "states"])
+
+
+def describe(w):
+    """A window in words."""
+    if w is None:
+        return "no window at all"
+    return f"the window {w.a} < N ≤ {w.b} with a smallest found ratio of {w.rho:.3g}"
+
+
+glue("window-first", describe(windows[first_token]["all states"]), display=False)
+glue("window-first-sampled", describe(windows[first_token]["without adversary"]), display=False)
+glue("window-mark", describe(windows[mark]["all states"]), display=False)
+glue("window-mark-sampled", describe(windows[mark]["without adversary"]), display=False)
+glue("drift-states", f"{sum(len(d) for d in drift.values()):,}", display=False)
+display(
+    table(
+        window_table,
+        {"a": "{:.0f}", "b": "{:.0f}", "smallest ratio": "{:.3g}", "ρ^-(b-a)": "{:.1e}", "states": "{:.0f}"},
+    )
+)
+w = windows[first_token]["all states"]
+figure = ratio_by_count(drift[first_token], *((w.a, w.b) if w else ()))
+glue("figure-drift-first", figure)
+
+# %% tags=["hide-input"]
+w = windows[mark]["all states"]
+figure = ratio_by_count(drift[mark], *((w.a, w.b) if w else ()))
+glue("figure-drift-mark", figure)
+
+# %% [markdown]
+# Over all {glue:text}`drift-states` states tried, {glue:text}`best-token` has {glue:text}`window-first`; without the
+# adversary it has {glue:text}`window-first-sampled`. For `!` they are {glue:text}`window-mark`, and
+# {glue:text}`window-mark-sampled`. States were sampled, not enumerated: a window is evidence, a ratio below 1 refutes.
+#
+# What do chains do? They start with every position but one repeating the token, and run until half of the copies are gone.
+
+# %% tags=["hide-input"]
+half = p.n // 2
+rows = []
+for token in drift:
+    inside = escape.fill(lm, token, [p.n - 1], kind="passage", samples=p.chains, texts=begin.states, seed=p.seed)
+    fall = escape.fall_times(
+        lm,
+        token,
+        inside,
+        half,
+        temperature=p.drift_temperature,
+        steps=p.steps,
+        moves=p.moves,
+        seed=p.seed,
+        label="falls",
+    ).table
+    mean, low, high = escape.mean_time(fall["time"], fall["left"])
+    rows.append(
+        (
+            html.escape(lm.text.tokens([token])[0]),
+            len(fall),
+            int(fall["left"].sum()),
+            mean,
+            low,
+            high,
+            fall["time"].max(),
+        )
+    )
+falls = pd.DataFrame(rows, columns=["token", "chains", "fell", "mean", "low", "high", "longest run"])
+glue("half", half, display=False)
+glue("fall-chains", p.chains, display=False)
+glue("fell-first", int(falls["fell"].iloc[0]), display=False)
+glue("fell-mark", int(falls["fell"].iloc[-1]), display=False)
+glue("fall-first", interval(falls.iloc[0], "{:,.0f}", "mean"), display=False)
+glue("fall-mark", interval(falls.iloc[-1], "{:,.0f}", "mean"), display=False)
+table(
+    falls,
+    dict.fromkeys(["mean", "low", "high", "longest run"], "{:,.0f}"),
+    dict.fromkeys(["mean", "low", "high"], "steps"),
+)
+
+# %% [markdown]
+# Of {glue:text}`fall-chains` chains each, {glue:text}`fell-first` fell to {glue:text}`half` copies of
+# {glue:text}`best-token`, in {glue:text}`fall-first` steps on average, and {glue:text}`fell-mark` to {glue:text}`half`
+# copies of `!`, in {glue:text}`fall-mark` steps; the rest ended within their {glue:text}`moves` moves and is censored.
+#
+# ## After an escape
+#
+# Where does a chain go? Chains begin in the same traps at $\tau$ = {glue:text}`tau`. When one is at distance
+# {glue:text}`h`, greedy descent names the trap in whose reach it is, and the next leg begins there.
+
+# %% tags=["hide-input"]
+graph = escape.follow(
+    lm,
+    chosen,
+    temperature=p.temperature,
+    replicas=p.graph_replicas,
+    legs=p.legs,
+    steps=p.steps,
+    moves=p.moves,
+    distance=p.distance,
+    seed=p.seed,
+    label="legs",
+)
+edges = escape.transitions(graph)
+depth = pd.Series({v: graph.nodes[v]["depth"] for v in graph})
+glue("escapes", graph.graph["escapes"], display=False)
+glue("returns", graph.graph["returns"], display=False)
+glue("censored-legs", graph.graph["censored"], display=False)
+glue("nodes", len(graph), display=False)
+glue("met-depth", f"{depth[len(chosen) :].median():,.0f}" if len(graph) > len(chosen) else "–", display=False)
+glue("start-depth", f"{depth[: len(chosen)].median():,.0f}", display=False)
+figure = trap_graph(graph, {v: f"trap {v}" for v in range(len(chosen))}, seed=p.seed)
+glue("figure-graph", figure)
+
+# %% tags=["hide-input"]
+after = edges.assign(text=[words(graph.nodes[v]["state"], 70) for v in edges["to"]])
+table(
+    after.head(10),
+    {"share": "{:.0%}", "mean time": "{:,.0f}", "next depth": "{:,.0f}"},
+    {"mean time": "steps", "next depth": "steps"},
+)
+
+# %% [markdown]
+# {glue:text}`escapes` escapes were seen ({glue:text}`censored-legs` legs were censored); {glue:text}`returns` of them led back
+# to the trap they came from. {glue:text}`nodes` different traps were visited; the median holding time of those met
+# on the way is {glue:text}`met-depth` steps, that of the starting ones {glue:text}`start-depth`.
+#
+# ## What this shows, and what it does not
+#
+# It shows traps of *{glue:text}`model`*, with their exact holding times: the longest found lasts {glue:text}`longest` steps on
+# average at $\tau$ = {glue:text}`tau`, and escapes of {glue:text}`basin-mean` steps at $\tau$ =
+# {glue:text}`basin-tau:g` were measured, not extrapolated. It shows the theorem's bound to hold and to be loose, by a factor of
+# {glue:text}`slack-low` or more. It does not show how many traps there are, since {glue:text}`traps` is what
+# {glue:text}`passages` starts led to, nor how much of the stationary law they carry. And it certifies no drift
+# basin: the ratios are exact, but {glue:text}`drift-states` states are few among all.
+#
+# ## Provenance
+
+# %% tags=["hide-input"]
+table(provenance(lm.network, p.model_dump(), started))
