@@ -145,14 +145,21 @@ glue("over-bare", value(quantity="time over bare encoder"), display=False)
 glue("over-bare-base", value(BASE, quantity="time over bare encoder"), display=False)
 glue("peak-share", value(BASE, quantity="share of matrix-product peak"), display=False)
 glue("peak", value(BASE, quantity="matrix-product peak"), display=False)
+glue("ceiling", value(engine="bare encoder", quantity="speed over textbook"), display=False)
+glue("ceiling-base", value(BASE, engine="bare encoder", quantity="speed over textbook"), display=False)
+glue("gain", value(quantity="speed over textbook"), display=False)
+glue("gain-base", value(BASE, quantity="speed over textbook"), display=False)
 
 # %% [markdown]
 # With 64 chains of 32 tokens at $\tau$ = 1, glauber-tiny takes {glue:text}`direct-speed:,.0f` chain steps per second against
 # {glue:text}`textbook-speed:,.0f` of the textbook loop; a step takes {glue:text}`over-bare:.2f` times the bare encoder. For the
 # BERT-base shape it is {glue:text}`over-bare-base:.2f` times, and a step reaches {glue:text}`peak-share:.0%` of this machine's
 # float32 matrix-product rate of {glue:text}`peak:.0f` GFLOP/s. What is saved: the vocabulary projection and the head's
-# dense layer at all positions but one, and the normalised probabilities that a multinomial draw wants. What limits: for the
-# small model, exponentials over the vocabulary and one projection per row; for the large one, the encoder itself.
+# dense layer at all positions but one, and the normalised probabilities that a multinomial draw wants. What limits: a step can
+# not beat the encoder that it calls. The bare encoder alone is {glue:text}`ceiling:.2f` times (glauber-tiny) and
+# {glue:text}`ceiling-base:.2f` times (BERT-base shape) as fast as the textbook loop here; of that the sampler reaches
+# {glue:text}`gain:.2f` and {glue:text}`gain-base:.2f`. What lies between is one projection onto the vocabulary per row and the
+# exponentials of the draw. An aim above those ceilings cannot be met on this machine, whatever the sampler does.
 #
 # ## Forwards per step
 
