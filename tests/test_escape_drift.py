@@ -1,6 +1,6 @@
 """The drift theorem on enumerated spaces, drift basins of a repeated token, and the chapter's figures."""
 
-import networkx as nx  # type: ignore[import-untyped]
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
