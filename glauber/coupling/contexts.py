@@ -24,7 +24,7 @@ class Contexts:
 
     Attributes
     ----------
-    rows : Tensor, shape (capacity, |V|)
+    rows : Tensor, shape ``(capacity, |V|)``
         Logits in nats; there once `find` has been called.
     """
 

@@ -1,6 +1,6 @@
 """The couplings: how the members of a group draw their tokens at the common site from common randomness.
 
-Each function takes the conditional laws, shape (groups, members, |V|) and float64, and returns the columns of the new tokens,
+Each function takes the conditional laws, shape ``(groups, members, |V|)`` and float64, and returns the columns of the new tokens,
 shape (groups, members). Members whose laws are the same to the last bit draw the same token.
 """
 
@@ -57,7 +57,7 @@ class Split:
 
     Attributes
     ----------
-    overlap, first, second : Tensor of float64, shape (groups, |V|)
+    overlap, first, second : Tensor of float64, shape ``(groups, |V|)``
         ``min(p, q)``, ``p - min(p, q)`` and ``q - min(p, q)``.
     mode : Tensor of int64, shape (groups,)
         Column of the largest overlap.
@@ -73,7 +73,7 @@ class Split:
 
 
 def split(p: torch.Tensor, q: torch.Tensor) -> Split:
-    """Overlap and residuals of laws (groups, |V|).
+    """Overlap and residuals of laws ``(groups, |V|)``.
 
     In a trap both laws have all but a tiny mass on one token, and their difference there is rounding noise. It is not
     used: both laws sum to 1, so that the difference at the mode is what the others leave.

@@ -27,7 +27,7 @@ def at_every_position(model: Conditionals, states: ArrayLike | torch.Tensor, of:
     model : Conditionals
     states : array of int, shape (rows, n)
     of : callable
-        From logits (chunk, |V|), the columns of the tokens that stand there (chunk,) and the states' indices (chunk,), to
+        From logits ``(chunk, |V|)``, the columns of the tokens that stand there (chunk,) and the states' indices (chunk,), to
         values (chunk,) or (chunk, values).
 
     Returns
