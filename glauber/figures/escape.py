@@ -83,6 +83,18 @@ def ratio_by_count(ratios: pd.DataFrame, low: int | None = None, high: int | Non
     return figure
 
 
+def _side_by_side(graph: nx.Graph, seed: int) -> dict[int, tuple[float, float]]:
+    """Positions of the nodes: connected parts beside each other, the largest first, each as wide as it has nodes."""
+    place: dict[int, tuple[float, float]] = {}
+    left = 0.0
+    for part in sorted(nx.connected_components(graph), key=len, reverse=True):
+        inner = nx.spring_layout(graph.subgraph(part), seed=seed, k=2.0, iterations=300)
+        half = np.sqrt(len(part)) if len(part) > 1 else 0.35
+        place |= {v: (left + half * (1 + x), half * y) for v, (x, y) in inner.items()}
+        left += 2 * half + 0.7
+    return place
+
+
 def trap_graph(graph: nx.DiGraph, labels: Mapping[int, str], seed: int = 0) -> Figure:
     """Traps and the escapes between them: nodes by log holding time, edges by count.
 
@@ -96,7 +108,7 @@ def trap_graph(graph: nx.DiGraph, labels: Mapping[int, str], seed: int = 0) -> F
         Of the layout.
     """
     figure, (axes,) = new_figure(height=5.4)
-    place = nx.spring_layout(nx.Graph(graph), seed=seed, k=1.6 / np.sqrt(max(1, len(graph))), iterations=200)
+    place = _side_by_side(nx.Graph(graph), seed)
     colour = palette(["start", "met"])
     depth = np.array([graph.nodes[v]["depth"] for v in graph])
     size = 40 + 60 * np.log10(np.clip(depth, 1, 1e12))

@@ -4,6 +4,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from .style import new_figure, palette
 
@@ -47,7 +48,7 @@ def forwards_by_temperature(table: pd.DataFrame) -> Figure:
     axes.axhline(1, color="0.3", linestyle="--", linewidth=1, label="direct")
     axes.set(xscale="log", xlabel=r"temperature $\tau$", ylabel="forwards per step", ylim=(0, 1.1))
     _plain_ticks(axes, sorted(rows["temperature"].unique()))
-    axes.legend(loc="center right")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncol=2)
     return figure
 
 
@@ -75,4 +76,8 @@ def speed_scaling(table: pd.DataFrame) -> Figure:
 
 def _plain_ticks(axes: Axes, values: list[float]) -> None:
     axes.set_xticks(values, [f"{v:g}" for v in values])
-    axes.minorticks_off()
+    axes.xaxis.set_minor_locator(NullLocator())
+    if axes.get_yscale() == "log":
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.yaxis.set_minor_locator(NullLocator())
