@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .errors import ParameterError
 
 Count = Annotated[int, Field(ge=1)]
-Temperature = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Far outside of this range logits over temperature lose their digits, or all differences between them.
+Temperature = Annotated[float, Field(ge=1e-4, le=1e6, allow_inf_nan=False)]
 # What IPython itself puts into a notebook's namespace.
 KERNEL_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open", "papermill", "PAPERMILL_OUTPUT_PATH"}
 

@@ -97,7 +97,7 @@ from IPython.display import HTML, Markdown, display
 from myst_nb import glue
 
 import glauber
-from glauber import escape, figures
+from glauber import ParameterError, escape, figures
 from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
@@ -150,6 +150,11 @@ found = escape.find_traps(
     seed=p.seed,
     label="cold chains",
 )
+if found.table.empty:
+    raise ParameterError(
+        f"no trap was found from {p.starts} passages with {p.search_moves} search moves (an untrained model may have none): "
+        f"raise starts or search_moves, or lower cold = {p.cold}"
+    )
 listed = found.table.assign(text=[words(s) for s in found.states])
 kinds = listed["kind"].value_counts()
 at_start = escape.leaving_probability(lm, begin.states, p.temperature)

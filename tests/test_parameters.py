@@ -80,11 +80,11 @@ def test_missing_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "start"),
     [
-        ({"tau": 0}, "parameter tau = 0 is refused: input should be greater than 0"),
+        ({"tau": 0}, "parameter tau = 0 is refused: input should be greater than or equal to 0.0001"),
         ({"tau": "hot"}, "parameter tau = 'hot' is refused: input should be a valid number"),
         ({"tau": float("inf")}, "parameter tau = inf is refused: input should be a finite number"),
         ({"tau": float("nan")}, "parameter tau = nan is refused: input should be"),
-        ({"taus": [0.1, -1.0]}, "parameter taus.1 = -1.0 is refused: input should be greater than 0"),
+        ({"taus": [0.1, -1.0]}, "parameter taus.1 = -1.0 is refused: input should be greater than or equal to 0.0001"),
         ({"taus": 0.1}, "parameter taus = 0.1 is refused: input should be a valid list"),
         ({"share": 1.5}, "parameter share = 1.5 is refused: input should be less than or equal to 1"),
         ({"n": 1}, "parameter n = 1 is refused: input should be greater than or equal to 2"),
