@@ -22,5 +22,9 @@ class PassageError(GlauberError):
     """Starting texts cannot be read or are too short."""
 
 
+class EmbeddingError(GlauberError):
+    """A sentence model cannot be loaded, or cannot take a text."""
+
+
 class RunError(GlauberError):
     """A run directory holds something else, is damaged, or cannot be written."""

@@ -69,7 +69,7 @@ from myst_nb import glue
 
 import glauber
 from glauber import contraction as con
-from glauber import coupling, figures
+from glauber import coupling, figures, survival
 from glauber.figures import contraction as draw
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
@@ -254,7 +254,7 @@ coupled = coupling.couple(
     seed=p.seed,
     label="pairs",
 )
-points = con.meeting_times(coupled)
+points = survival.medians(coupled[["temperature", "time", "censored"]].to_dataframe(), ["temperature"])
 glue("pairs", len(couples), display=False)
 glue("steps", p.steps, display=False)
 glue("censored", float(points["censored"].mean()), display=False)
@@ -268,8 +268,15 @@ glue("cold-met", f"{met['temperature'].iloc[0]:.2f}" if len(met) else "none of t
 glue("cold-median", f"{met['median'].iloc[0]:.0f}" if len(met) else f"over {p.steps}", display=False)
 glue("lost", f"{lost['temperature'].max():.2f} and below" if len(lost) else "none of the grid", display=False)
 table(
-    points.replace(np.inf, np.nan),
-    {"temperature": "{:.3g}", "low": "{:.0f}", "median": "{:.0f}", "high": "{:.0f}", "censored": "{:.0%}"},
+    points.rename(columns={"count": "pairs"}).replace(np.inf, np.nan),
+    {
+        "temperature": "{:.3g}",
+        "median": "{:.0f}",
+        "low": "{:.0f}",
+        "high": "{:.0f}",
+        "censored": "{:.0%}",
+        "budget": "{:.0f}",
+    },
     {"low": "steps", "median": "steps", "high": "steps", "budget": "steps"},
 )
 
@@ -285,7 +292,8 @@ figure = draw.two_sided(points, bounds, certified, cross.temperature)
 glue("figure-sides", figure)
 
 # %% [markdown]
-# A dash, or an open triangle in the figure, is a quantile above the budget; percentages are the censored share.
+# Medians are Kaplan-Meier estimates with 95 % intervals. A dash, or an open triangle in the figure, stands for a value above the
+# budget; percentages are the censored share.
 # {glue:text}`censored:.0%` of all runs are censored. The median pair meets within the budget down to
 # $\tau$ = {glue:text}`cold-met` (there after {glue:text}`cold-median` steps) and fails to at $\tau$ = {glue:text}`lost`. At
 # $\tau$ = {glue:text}`hot-tau:g` the median is {glue:text}`hot-median` steps, {glue:text}`hot-scale` times $n \log n$: no

@@ -7,6 +7,8 @@ import torch
 from checkpoints import NETWORKS, build
 
 import glauber
+from glauber import exact
+from glauber.passages import read_passages, starting_states
 
 # At most two threads, fewer where OMP_NUM_THREADS says so: more only get in each other's way on models this small.
 torch.set_num_threads(min(2, torch.get_num_threads()))
@@ -29,3 +31,10 @@ def tiny() -> glauber.MaskedLM:
 def tiny64() -> glauber.MaskedLM:
     """The embedded model in float64."""
     return glauber.load_model("glauber-tiny", device="cpu", dtype="float64")
+
+
+@pytest.fixture(scope="session")
+def restricted_tables(tiny: glauber.MaskedLM) -> list[exact.Table]:
+    """Five spaces of 3 positions and 4 tokens, cut out of passages, as tables."""
+    begin = starting_states(tiny.text.encode, read_passages(), 12, 5).states
+    return [exact.tabulate(exact.restrict(tiny, row, [3, 4, 7], k=4), 3) for row in begin]

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from test_chain import random_table
 from test_exact import random_joint
 
-from glauber import MaskedLM, ParameterError, coupling, exact
+from glauber import MaskedLM, ParameterError, coupling, exact, survival
 from glauber import contraction as con
 from glauber.figures import contraction as figures
 from glauber.passages import read_passages, starting_states
@@ -236,21 +236,6 @@ def test_crossing_is_the_last_one_or_says_why_there_is_none() -> None:
 # Meeting times and figures
 
 
-def test_meeting_times_keep_the_censored() -> None:
-    coupled = xr.Dataset(
-        {
-            "time": ("group", [5, 9, 20, 20, 20, 20, 20, 3]),
-            "censored": ("group", [False, False, True, True, True, True, True, False]),
-            "temperature": ("group", [2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0]),
-        },
-        attrs={"steps": 20},
-    )
-    rows = con.meeting_times(coupled).set_index("temperature")
-    known = rows[["low", "median", "high", "censored"]]
-    assert known.to_numpy()[1].tolist() == [5, 9, np.inf, 0.5]
-    assert known.to_numpy()[0].tolist() == [3, np.inf, np.inf, 0.75]
-
-
 def test_coupled_chains_meet_within_the_bound_of_the_theorem() -> None:
     """P(T_c > t) <= n exp(-(1 - alpha) t / n) for pairs under the maximal coupling, at a start that differs everywhere."""
     table = random_table(4, 3, 2)
@@ -270,7 +255,7 @@ def test_figures_draw_also_where_little_is_known() -> None:
     table = random_table(3, 3, 0)
     starts = np.tile([[0, 0, 0], [1, 1, 1]], (4, 1, 1))
     coupled = coupling.couple(table, starts, temperature=[0.02, 0.02, 3.0, 3.0], steps=12, seed=0)
-    points = con.meeting_times(coupled)
+    points = survival.medians(coupled[["temperature", "time", "censored"]].to_dataframe(), ["temperature"])
     bounds = rows.assign(steps=1.0)[["temperature", "steps"]]
     drawn = [
         figures.influence_map(found, con.by_distance(found), 0.5),

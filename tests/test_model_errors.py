@@ -146,8 +146,8 @@ def test_names_that_are_none() -> None:
 
 
 def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glauber.models.loading._hub_answers", lambda: False)
-    monkeypatch.setattr("glauber.models.loading._cached", lambda name: False)
+    monkeypatch.setattr("glauber.hub.answers", lambda: False)
+    monkeypatch.setattr("glauber.hub.cached", lambda name: False)
     message = refusal(ModelError, lambda: load_model("someone/something"))
     assert "'someone/something'" in message and "the hub cannot be reached" in message
 

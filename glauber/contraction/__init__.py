@@ -12,7 +12,6 @@ from .certificate import (
     tau_cert,
 )
 from .influence import SCHEMES, Crossing, alpha, by_distance, crossing, exact_influence, measure
-from .meeting import meeting_times
 
 __all__ = [
     "SCHEMES",
@@ -28,7 +27,6 @@ __all__ = [
     "farthest_pair",
     "find_head",
     "measure",
-    "meeting_times",
     "oscillations",
     "t_mix_bound",
     "tau_cert",

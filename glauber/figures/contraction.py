@@ -107,7 +107,7 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, cros
     Parameters
     ----------
     points : DataFrame
-        From `glauber.contraction.meeting_times`: medians with quartiles, in steps; infinite above the budget.
+        From `glauber.survival.medians`, by temperature, in steps; infinite above the budget.
     bounds : DataFrame
         ``temperature`` and ``steps``, the certified bound on the mixing time.
     certified : float
@@ -124,11 +124,11 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, cros
     axes.plot(bounds["temperature"], bounds["steps"], color=colours["proved"],
               label="proved: bound on the mixing time, from every start")  # fmt: skip
     met = points[np.isfinite(points["median"])]
-    # A quartile above the budget is drawn up to it: the point's label gives the censored share.
+    # A limit above the budget is drawn up to it: the point's label gives the censored share.
     reach = met["high"].clip(upper=met["budget"])
     axes.errorbar(met["temperature"], met["median"], yerr=np.stack([met["median"] - met["low"], reach - met["median"]]),
                   fmt="o", ms=5, capsize=3, color=colours["measured"],
-                  label="measured: median meeting time of two texts, quartiles")  # fmt: skip
+                  label="measured: median meeting time of two texts, 95 % interval")  # fmt: skip
     cut = points[~np.isfinite(points["median"])]
     axes.plot(cut["temperature"], cut["budget"], linestyle="", marker="^", mfc="none", ms=7, color=colours["measured"],
               label="median above the budget (censored)")  # fmt: skip

@@ -1,17 +1,14 @@
 """Loading models from this repository, a local folder or the hub, with every failure told in one sentence."""
 
 import logging
-import socket
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
-from urllib.request import getproxies
 
-import huggingface_hub
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from .. import hub
 from ..devices import resolve_device, resolve_dtype
 from ..errors import ModelError, ParameterError
 from .causal import CausalLM, random_causal
@@ -123,29 +120,9 @@ def _locate(name: str) -> str:
         return str(folder)
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
         raise ModelError(f"model {name!r}: no folder is there; check the path")
-    if _cached(name) or _hub_answers():
+    if hub.cached(name) or hub.answers():
         return name
     raise ModelError(
         f"model {name!r} is no embedded model ({', '.join(EMBEDDED)}), no local folder, and not in the cache, "
         f"and the hub cannot be reached: check the name or connect"
     )
-
-
-def _cached(name: str) -> bool:
-    try:
-        return isinstance(huggingface_hub.try_to_load_from_cache(name, "config.json"), str)
-    except huggingface_hub.errors.HFValidationError as error:
-        raise ModelError(f"model {name!r} is neither a local folder nor a valid hub id: check the name") from error
-
-
-def _hub_answers() -> bool:
-    """Whether the hub's name resolves. transformers alone would retry for half a minute before it gives up."""
-    if huggingface_hub.constants.HF_HUB_OFFLINE:
-        return False
-    if getproxies():
-        return True
-    try:
-        socket.getaddrinfo(urlparse(huggingface_hub.constants.ENDPOINT).hostname, 443)
-    except OSError:
-        return False
-    return True
