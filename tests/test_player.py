@@ -250,7 +250,7 @@ def test_everything_is_within_reach_of_the_keyboard(page: Page) -> None:
         for key, k in {"Home": 0, "ArrowRight": 1, "End": LAST, "ArrowLeft": LAST - 1}.items():
             page.keyboard.press(key)
             check_at(root, FILM, k)
-    for focus in (".gp-text", ".gp-play"):  # a button takes the space key itself: once, not twice
+    for focus in (".gp-text", ".gp-play"):  # once, not twice, where a button takes the key too
         slide(root, 0)
         root.locator(focus).focus()
         page.keyboard.press("Space")
@@ -261,9 +261,11 @@ def test_everything_is_within_reach_of_the_keyboard(page: Page) -> None:
     root.locator(".gp-back").focus()
     page.keyboard.press("ArrowLeft")
     check_at(root, FILM, 8)
+    page.keyboard.press("Space")  # the button's own key
+    check_at(root, FILM, 7)
     root.locator(".gp-speed").focus()
     page.keyboard.press("ArrowRight")  # the list's own key
-    check_at(root, FILM, 8)
+    check_at(root, FILM, 7)
 
 
 def test_clicking_and_dragging_the_curve_seeks(page: Page) -> None:
@@ -356,6 +358,7 @@ def test_stops_when_it_is_taken_off_the_page(page: Page) -> None:
     load(page, player([FILM])).locator(".gp-play").click()
     page.evaluate("() => { window.held = document.querySelector('.glauber-player'); held.remove(); }")
     page.wait_for_function("() => held.querySelector('.gp-play span').textContent == 'Play'")
+    assert page.evaluate("() => Number(held.querySelector('.gp-slider').value)") < LAST
 
 
 def test_one_record_and_one_token(page: Page) -> None:

@@ -1,9 +1,9 @@
 """Escape: local margins, traps, how long chains stay in them, drift basins of a repeated token, and what comes after."""
 
+from ..margins import escape_bound, excluded_masses, leave_bound, leaving_probability, local_margins
 from .drift import Window, by_count, candidate_tokens, fall_times, profile, search_tokens, window
 from .fillings import adversarial, fill, visited
 from .graph import follow, transitions
-from .margins import escape_bound, excluded_masses, leave_bound, leaving_probability, local_margins
 from .paths import FirstPassage, first_passage, replay
 from .rates import up_down
 from .shading import shade

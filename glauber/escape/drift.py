@@ -14,9 +14,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ParameterError
+from ..margins import leaving_probability, local_margins
 from ..models import Conditionals, Text
 from .fillings import KINDS, adversarial, fill, visited
-from .margins import leaving_probability, local_margins
 from .paths import FirstPassage, first_passage
 from .rates import up_down
 

@@ -6,8 +6,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ParameterError
+from ..margins import leaving_probability, local_margins
 from ..models import Conditionals
-from .margins import leaving_probability, local_margins
 from .paths import first_passage
 from .traps import descend
 

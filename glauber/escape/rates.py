@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from .. import chain
 from ..errors import ParameterError
+from ..margins import at_every_position
 from ..models import Conditionals
-from .margins import at_every_position
 
 
 def up_down(model: Conditionals, states: ArrayLike, token: ArrayLike, temperature: float) -> pd.DataFrame:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from ..errors import ParameterError
+from ..margins import escape_bound, leaving_probability, local_margins
 from ..models import Conditionals
-from .margins import escape_bound, leaving_probability, local_margins
 from .paths import first_passage
 
 

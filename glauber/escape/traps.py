@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from .. import chain
 from ..engines import rejection_free
 from ..errors import ParameterError
+from ..margins import excluded_masses, leaving_probability, local_margins
 from ..models import Conditionals
-from .margins import excluded_masses, leaving_probability, local_margins
 from .paths import replay
 
 SCANS = ("sequential", "random")

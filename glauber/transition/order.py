@@ -9,9 +9,9 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..chain import masked_logits
 from ..diagnostics import diagnose
 from ..embeddings import cosine_distance
+from ..margins import at_every_position
 from ..models import Conditionals
 
 Array = NDArray[np.float64]
@@ -101,16 +101,15 @@ def pseudo_log_likelihood(model: Conditionals, states: NDArray[np.int32]) -> tup
         token is its position's argmax.
     """
     distinct, back = np.unique(states, axis=0, return_inverse=True)
-    count, n = distinct.shape
-    rows = torch.from_numpy(distinct.astype(np.int64)).to(model.device)
-    value, trapped = np.zeros(count), np.ones(count, dtype=bool)
-    for i in range(n):
-        logits, current = masked_logits(model, rows, torch.full((count,), i, device=model.device))
+
+    def own_and_best(logits: torch.Tensor, current: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
         law = torch.log_softmax(logits.double(), dim=1)
         own = law.gather(1, current[:, None])[:, 0]
-        value += own.cpu().numpy() / n
-        trapped &= (own >= law.max(dim=1).values).cpu().numpy()
-    return value[back], trapped[back]
+        return torch.stack([own, (own >= law.amax(dim=1)).double()], dim=1)
+
+    found = at_every_position(model, distinct, own_and_best)
+    trapped = np.asarray((found[:, :, 1] == 1).all(axis=1))
+    return found[:, :, 0].mean(axis=1)[back], trapped[back]
 
 
 def order_parameters(

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from .. import chain
-from ..engines.nfold import Masses
-from ..engines.trace import temperatures
-from ..models import Conditionals
+from . import chain
+from .engines.nfold import Masses
+from .engines.trace import temperatures
+from .models import Conditionals
 
 ROWS = 256  # rows of logits held at a time
 Measure = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]

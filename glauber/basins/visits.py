@@ -1,0 +1,142 @@
+"""Time spent on topics: shares, visits, dwell times and first passages, each with an interval over chains."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..survival import kaplan_meier, medians
+
+Labels = NDArray[np.int64]
+
+
+def shares(
+    labels: Labels, classes: Sequence[str], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """Share of time on each topic, with percentile bootstrap intervals that resample chains.
+
+    Parameters
+    ----------
+    labels : array of int64, shape (records, chains)
+        Class of each chain's text at each record.
+    classes : sequence of str
+    level, resamples, seed
+        Of the bootstrap.
+
+    Returns
+    -------
+    DataFrame
+        ``topic``, ``share``, ``low``, ``high``, ``chains``, ``records``. Records of one chain are not independent; chains are.
+    """
+    per_chain = np.stack([(labels == k).mean(axis=0) for k in range(len(classes))], axis=1)
+    rng = np.random.default_rng(seed)
+    chains = len(per_chain)
+    draws = per_chain[rng.integers(0, chains, (resamples, chains))].mean(axis=1)
+    low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
+    return pd.DataFrame({"topic": list(classes), "share": per_chain.mean(axis=0), "low": low, "high": high,
+                         "chains": chains, "records": len(labels)})  # fmt: skip
+
+
+def visits(inside: NDArray[np.bool_], every: int) -> pd.DataFrame:
+    """Separate stays inside a set.
+
+    Parameters
+    ----------
+    inside : array of bool, shape (records, chains)
+    every : int
+        Steps between records.
+
+    Returns
+    -------
+    DataFrame
+        ``chain``, ``visit`` (number within the chain, from 0), ``entered`` (steps), ``time`` (dwell in steps, from the record of
+        entry to the first record outside), ``censored`` (the run ended inside), ``born`` (the chain started inside, so that
+        the stay had no entry).
+    """
+    rows = []
+    for chain, path in enumerate(inside.T):
+        padded = np.concatenate([[False], path, [False]]).astype(np.int8)
+        first, last = np.flatnonzero(np.diff(padded) == 1), np.flatnonzero(np.diff(padded) == -1)
+        for k, (a, b) in enumerate(zip(first, last, strict=True)):
+            cut = b == len(path)
+            # A stay that is cut has been seen from its entry to the last record.
+            rows.append((chain, k, a * every, (b - a - cut) * every, bool(cut), bool(a == 0)))
+    return pd.DataFrame(rows, columns=["chain", "visit", "entered", "time", "censored", "born"])
+
+
+def first_passage(inside: NDArray[np.bool_], origin: Sequence[str], every: int, level: float = 0.95) -> pd.DataFrame:
+    """First record inside a set, by the topic that a chain started from.
+
+    Parameters
+    ----------
+    inside : array of bool, shape (records, chains)
+    origin : sequence of str
+        Start topic of each chain.
+    every : int
+        Steps between records.
+    level : float
+        Of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        ``origin``, ``reached`` (share by the end of the run), ``median``, ``low``, ``high`` (steps, Kaplan-Meier; infinite where
+        above the run), ``chains``.
+    """
+    reached = inside.any(axis=0)
+    time = np.where(reached, inside.argmax(axis=0), len(inside) - 1) * every
+    table = pd.DataFrame({"origin": list(origin), "time": time, "censored": ~reached})
+    found = medians(table, ["origin"], level).rename(columns={"count": "chains"})
+    return found.assign(reached=1 - found["censored"])[["origin", "reached", "median", "low", "high", "chains"]]
+
+
+def staying(stays: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
+    """Probability that a stay lasts longer than ``t`` steps, over stays with an entry; those cut by the end are censored.
+
+    Parameters
+    ----------
+    stays : DataFrame
+        From `visits`.
+
+    Returns
+    -------
+    DataFrame
+        As `glauber.survival.kaplan_meier`; empty without a stay. Its intervals take stays as independent.
+    """
+    entered = stays[~stays["born"].astype(bool) & (stays["time"] > 0)]
+    if entered.empty:
+        return pd.DataFrame(columns=["time", "survival", "low", "high"], dtype=float)
+    return kaplan_meier(entered["time"], entered["censored"], level)
+
+
+def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
+    """Visits in one table, per chain on average, with Student intervals over chains.
+
+    Returns
+    -------
+    DataFrame
+        ``quantity``, ``mean``, ``low``, ``high``, ``chains``. Share of time, visits per chain, share of chains that come at all, that
+        come back after having left, that end inside, and the mean dwell in sweeps of the stays that ended.
+    """
+    stays, chains = visits(inside, every), inside.shape[1]
+    number = stays.groupby("chain").size().reindex(range(chains), fill_value=0).to_numpy()
+    ended = stays[~stays["censored"].astype(bool)]
+    per_chain = {
+        "share of time": inside.mean(axis=0),
+        "visits": number,
+        "comes at all": number > 0,
+        "leaves and comes back": number > 1,
+        "ends inside": inside[-1],
+    }
+    rows = []
+    for name, values in per_chain.items():
+        mean = float(np.mean(values))
+        half = stats.t.ppf(0.975, chains - 1) * stats.sem(np.asarray(values, float)) if chains > 1 else np.nan
+        rows.append((name, mean, mean - half, mean + half, chains))
+    dwell = ended.groupby("chain")["time"].mean() / sweep
+    mean = float(dwell.mean()) if len(dwell) else np.nan
+    half = stats.t.ppf(0.975, len(dwell) - 1) * stats.sem(dwell) if len(dwell) > 1 else np.nan
+    rows.append(("mean dwell of ended visits (sweeps)", mean, mean - half, mean + half, len(dwell)))
+    return pd.DataFrame(rows, columns=["quantity", "mean", "low", "high", "chains"])
