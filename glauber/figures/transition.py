@@ -142,7 +142,7 @@ def level_curve(level: pd.DataFrame, crossover: pd.DataFrame, paper: tuple[float
               label="fewer than 5 pairs met")  # fmt: skip
     left.set(xscale="log", yscale="log", xlabel=TAU, ylabel=r"$C(\tau)$, times in $n \log n$ steps")
     _taus(left, level["temperature"])
-    left.legend(fontsize=7.5, loc="upper right")
+    left.legend(fontsize=7.5, loc="lower left")
     found = crossover[crossover["reason"] == ""]
     right.axhspan(*paper, color=colours["paper"], alpha=0.18, lw=0)
     low, high = (
@@ -231,11 +231,12 @@ def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int) -> F
         Free positions, for the axis in sweeps.
     """
     figure, panels = new_figure(len(series), height=2.9)
+    highest = 1.03 * max(float(distance.max()) for distance in series.values())
     for axes, (title, distance) in zip(panels, series.items(), strict=True):
         for chain in range(distance.sizes["chain"]):
             axes.plot(distance["record"] / n, distance.isel(chain=chain), lw=0.9, alpha=0.75)
         axes.axhline(threshold, color="0.2", lw=1, linestyle="--")
-        axes.set(title=title, xlabel="sweeps", ylim=(-0.03, 1.15))
+        axes.set(title=title, xlabel="sweeps", ylim=(-0.03, highest))
     panels[0].set_ylabel("cosine distance to the start")
     panels[0].text(
         0.02, threshold + 0.015, "threshold", fontsize=8, color="0.2", transform=panels[0].get_yaxis_transform()
@@ -259,13 +260,13 @@ def ground_truth(decay: pd.DataFrame, relaxation: pd.DataFrame, profiles: pd.Dat
     first, second = palette(["exact", "coupling"]).values()
     left.plot(decay["step"], decay["TV"], color=first, label="exact TV")
     left.plot(decay["step"], decay["apart"], color=second, label=r"$P(T_c > t)$")
-    left.fill_between(decay["step"], decay["low"].fillna(decay["apart"]), decay["high"].fillna(decay["apart"]),
-                      color=second, alpha=0.25, lw=0)  # fmt: skip
+    left.fill_between(decay["step"], decay["low"], decay["high"], color=second, alpha=0.25, lw=0)
     left.set(xlabel="step $t$", ylabel="probability", ylim=(0, 1.03))
     left.legend(fontsize=7.5)
     for _, rows in relaxation.groupby("space"):
         middle.plot(rows["temperature"], rows["relaxation"], marker="o", ms=2.5, lw=1)
     middle.set(xscale="log", yscale="log", xlabel=TAU, ylabel="1 / spectral gap (steps)")
+    _taus(middle, relaxation["temperature"], 3)
     lengths = sorted(profiles["n"].unique())
     for colour, n in zip(sns.color_palette("viridis", len(lengths)), lengths, strict=True):
         rows = profiles[profiles["n"] == n]
@@ -281,8 +282,8 @@ def _bars(axes: Axes, at: "pd.Series[float]", low: "pd.Series[float]", high: "pd
     axes.plot(np.r_[at, at], np.r_[low, high], "_", ms=6, color=colour)
 
 
-def _taus(axes: Axes, taus: "pd.Series[float]") -> None:
+def _taus(axes: Axes, taus: "pd.Series[float]", most: int = 8) -> None:
     shown = sorted(taus.unique())
-    kept = shown if len(shown) <= 8 else shown[:: -(-len(shown) // 6)]
+    kept = shown if len(shown) <= most else shown[:: -(-len(shown) // most)]
     axes.set_xticks(kept, [f"{tau:g}" for tau in kept])
     axes.minorticks_off()
