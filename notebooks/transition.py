@@ -475,9 +475,9 @@ glue("figure-truth", figure)
 #
 # ## What this shows, and what it does not
 #
-# *{glue:text}`model`* has a crossover: its coupling time is {glue:text}`hot-C` $n \log n$ steps at $\tau$ = {glue:text}`tau-hot`, and within the range of
-# temperatures tried it leaves that level, at $\tau^*$ = {glue:text}`star-short` for $n$ = {glue:text}`n-short` and {glue:text}`star-long` for
-# $n$ = {glue:text}`n-long`. It does not show a phase transition in the strict sense, which is a statement about $n \to \infty$: the lengths are {glue:text}`lengths`.
+# At $\tau$ = {glue:text}`tau-hot` the coupling time of *{glue:text}`model`* is {glue:text}`hot-C` $n \log n$ steps, and it is {glue:text}`factor` times that
+# at $\tau^*$ = {glue:text}`star-short` for $n$ = {glue:text}`n-short` and at {glue:text}`star-long` for $n$ = {glue:text}`n-long`: a crossover, measured on {glue:text}`pairs` pairs.
+# It does not show a phase transition in the strict sense, which is a statement about $n \to \infty$: the lengths are {glue:text}`lengths`.
 # Nor does it bound mixing times from below: {glue:text}`pairs` pairs that have not met by a maximal coupling may be closer in law than they
 # look, and the pairs are a sample of passages, not the worst. The intervals speak of the choice of pairs and of chance in the chains, for this one model.
 #

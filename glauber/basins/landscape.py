@@ -112,7 +112,8 @@ def time_scales(labels: Labels, count: int, lags: Sequence[int], *, every: int, 
     """Implied time scales ``-lag / ln |lambda|`` of the Markov model between clusters, by lag.
 
     If the clusters were the states of a Markov chain the time scales would not depend on the lag (Prinz et al. 2011): that
-    is the lag test. Only the clusters that chains both leave and enter take part. Intervals resample chains.
+    is the lag test. Only the clusters that chains both leave and enter take part. Intervals resample chains,
+    and one chain alone has none.
 
     Returns
     -------
@@ -134,7 +135,8 @@ def time_scales(labels: Labels, count: int, lags: Sequence[int], *, every: int, 
         for k in range(slowest):
             values = np.array([d[k] for d in draws])
             values = values[np.isfinite(values)]
-            low, high = np.quantile(values, (0.025, 0.975)) if len(values) > resamples / 2 else (np.nan, np.nan)
+            enough = chains > 1 and len(values) > resamples / 2
+            low, high = np.quantile(values, (0.025, 0.975)) if enough else (np.nan, np.nan)
             rows.append((lag * every, k + 1, own[k], low, high))
     return pd.DataFrame(rows, columns=["lag", "order", "time_scale", "low", "high"])
 

@@ -65,6 +65,8 @@ def windows(states: Sequence[Sequence[int]], n: int) -> tuple[NDArray[np.int64],
 def train(vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[int], seed: int = 0) -> TopicModel:
     """Train and calibrate a topic score.
 
+    Classes count the same however many texts they have: the probabilities are those of a text whose class was drawn uniformly.
+
     Parameters
     ----------
     vectors : array of float32, shape (texts, dimension)
@@ -97,7 +99,7 @@ def train(vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[
 
 
 def _fewest_groups(labels: Sequence[str], groups: Sequence[int]) -> int:
-    return int(pd.Series(list(groups)).groupby(list(labels)).nunique().min())
+    return min(pd.Series(list(groups)).groupby(list(labels)).nunique().tolist(), default=0)
 
 
 def held_out(
@@ -157,7 +159,10 @@ def keyword_scores(
         inside, outside = present[fitted][own[fitted]], present[fitted][~own[fitted]]
         odds = [(part.sum(axis=0) + 0.5) / (len(part) + 1) for part in (inside, outside)]
         gain = np.log(odds[0] / (1 - odds[0])) - np.log(odds[1] / (1 - odds[1]))
-        best = set(names[np.argsort(-gain, kind="stable")[:words]])
+        # Smoothing alone favours words that the other folds never saw, if the topic has fewer texts than the rest.
+        gain[inside.sum(axis=0) == 0] = -np.inf
+        order = np.argsort(-gain, kind="stable")[:words]
+        best = set(names[order[np.isfinite(gain[order])]])
         for k in left:
             read = re.findall(r"[a-z]+", texts[k].lower())
             scores[k] = sum(word in best for word in read) / max(len(read), 1)

@@ -28,13 +28,14 @@ def shares(
     Returns
     -------
     DataFrame
-        ``topic``, ``share``, ``low``, ``high``, ``chains``, ``records``. Records of one chain are not independent; chains are.
+        ``topic``, ``share``, ``low``, ``high``, ``chains``, ``records``. Records of one chain are not independent; chains are,
+        and one chain alone has no interval (NaN).
     """
     per_chain = np.stack([(labels == k).mean(axis=0) for k in range(len(classes))], axis=1)
     rng = np.random.default_rng(seed)
     chains = len(per_chain)
     draws = per_chain[rng.integers(0, chains, (resamples, chains))].mean(axis=1)
-    low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
+    low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0) if chains > 1 else (np.nan, np.nan)
     return pd.DataFrame({"topic": list(classes), "share": per_chain.mean(axis=0), "low": low, "high": high,
                          "chains": chains, "records": len(labels)})  # fmt: skip
 
@@ -112,7 +113,7 @@ def staying(stays: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
 
 
 def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
-    """Visits in one table, per chain on average, with Student intervals over chains.
+    """Visits in one table, per chain on average, with intervals over chains: Student's, and Clopper and Pearson's for shares of chains.
 
     Returns
     -------
@@ -123,18 +124,18 @@ def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
     stays, chains = visits(inside, every), inside.shape[1]
     number = stays.groupby("chain").size().reindex(range(chains), fill_value=0).to_numpy()
     ended = stays[~stays["censored"].astype(bool)]
-    per_chain = {
-        "share of time": inside.mean(axis=0),
-        "visits": number,
-        "comes at all": number > 0,
-        "leaves and comes back": number > 1,
-        "ends inside": inside[-1],
-    }
     rows = []
-    for name, values in per_chain.items():
+    for name, values in {"share of time": inside.mean(axis=0), "visits": number}.items():
         mean = float(np.mean(values))
         half = stats.t.ppf(0.975, chains - 1) * stats.sem(np.asarray(values, float)) if chains > 1 else np.nan
         rows.append((name, mean, mean - half, mean + half, chains))
+    for name, yes in {
+        "comes at all": number > 0,
+        "leaves and comes back": number > 1,
+        "ends inside": inside[-1],
+    }.items():
+        limits = stats.binomtest(int(yes.sum()), chains).proportion_ci(0.95)
+        rows.append((name, float(yes.mean()), limits.low, limits.high, chains))
     dwell = ended.groupby("chain")["time"].mean() / sweep
     mean = float(dwell.mean()) if len(dwell) else np.nan
     half = stats.t.ppf(0.975, len(dwell) - 1) * stats.sem(dwell) if len(dwell) > 1 else np.nan

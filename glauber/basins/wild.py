@@ -28,8 +28,9 @@ def quiet_stretches(trace: xr.Dataset, *, longer: int = 300, positions: int = 2)
     Returns
     -------
     DataFrame
-        ``chain``, ``first``, ``last`` (steps; the text changes elsewhere right before and right after), ``time`` (dwell in steps),
-        ``censored`` (cut by an end of the run), ``moving`` (tuple of the positions that change).
+        ``chain``, ``first``, ``last`` (the stretch is steps ``first + 1`` to ``last``; step ``first`` and step ``last + 1`` change
+        the text elsewhere, where the run has them), ``time`` (its number of steps), ``censored`` (cut by an end of the run),
+        ``moving`` (tuple of the positions that change).
     """
     site, changed = trace["site"].to_numpy(), trace["changed"].to_numpy()
     steps = len(site)
@@ -55,13 +56,13 @@ def _longest_first(
         full = places[b] not in counts and len(counts) == positions
         if full or b == len(times) - 1:
             found.append((int(times[a]) + 1, int(times[b]), tuple(sorted(counts))))
-        while places[b] not in counts and len(counts) == positions:
+        counts[places[b]] = counts.get(places[b], 0) + 1
+        while len(counts) > positions:
             a += 1
             left = places[a]
             counts[left] -= 1
             if not counts[left]:
                 del counts[left]
-        counts[places[b]] = counts.get(places[b], 0) + 1
     taken: list[tuple[int, int, tuple[int, ...]]] = []
     for first, last, moving in sorted(found, key=lambda s: s[0] - s[1]):
         if last - first > longer and all(last <= f or first >= e for f, e, _ in taken):
@@ -93,21 +94,21 @@ def describe(
     """
     states, record = trace["states"].to_numpy(), trace["record"].to_numpy()
     rows, texts = [], []
-    for k, stretch in stretches.iterrows():
-        # Record t is the state after t steps; changes of the stretch are steps first + 1 to last.
-        seen = states[(record >= stretch["first"]) & (record <= stretch["last"] - 1), stretch["chain"]]
+    for k, (_, stretch) in enumerate(stretches.iterrows()):
+        # Record t is the state after t steps; the steps of the stretch are first + 1 to last.
+        seen = states[(record >= stretch["first"]) & (record <= stretch["last"]), stretch["chain"]]
         if len(seen):
             distinct, times = np.unique(seen, axis=0, return_counts=True)
             rows.append(k)
             texts.append(distinct[times.argmax()])
-    kept = stretches.loc[rows].reset_index(drop=True)
+    kept = stretches.iloc[rows].reset_index(drop=True)
     if not rows:
         return kept.assign(text="", tokens=None, margin=np.nan, kind="")
     tokens = np.array(texts)
     least = local_margins(model, tokens).min(axis=1)
     return kept.assign(
         text=[decode(row.tolist()) for row in tokens],
-        tokens=[tuple(row.tolist()) for row in tokens],
+        tokens=pd.Series(list(map(tuple, tokens.tolist())), dtype=object),
         margin=least,
         kind=np.where(least >= 0, "perfect", "near"),
     )
@@ -145,6 +146,6 @@ def templates(
         starts = {origin[c] for c in here["chain"]}
         if len(starts) > 1:
             same = int((tokens[groups == g] == tokens[groups == g][0]).all(axis=0).sum())
-            longest = here.loc[here["time"].idxmax(), "text"]
+            longest = here["text"].iloc[here["time"].to_numpy().argmax()]
             rows.append((longest, same, len(here), here["chain"].nunique(), len(starts), int(here["time"].sum())))
     return pd.DataFrame(rows, columns=columns).sort_values(["starts", "time"], ascending=False, ignore_index=True)

@@ -1,6 +1,7 @@
 """Figures of the landscape chapter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from .style import WIDTH, new_figure, palette
 
 Array = NDArray[np.float64]
+GREY = "#cccccc"
 
 
 def calibration(reliability: pd.DataFrame, topic: str) -> Figure:
@@ -21,11 +23,25 @@ def calibration(reliability: pd.DataFrame, topic: str) -> Figure:
     figure, (axes,) = new_figure(height=3.4)
     colour = palette(["ours"])["ours"]
     axes.plot([0, 1], [0, 1], color="0.4", lw=1, linestyle="--", label="calibrated")
-    axes.plot(reliability["predicted"], reliability["observed"], "o", ms=5, color=colour, label="held-out texts, 95 % interval")
+    axes.plot(
+        reliability["predicted"],
+        reliability["observed"],
+        "o",
+        ms=5,
+        color=colour,
+        label="held-out texts, 95 % interval",
+    )
     axes.vlines(reliability["predicted"], reliability["low"], reliability["high"], color=colour, lw=1.2)
     for _, row in reliability.iterrows():
-        axes.annotate(f"{row['texts']:.0f}", (row["predicted"], row["observed"]), (6, -3), fontsize=8, textcoords="offset points")
-    axes.set(xlabel=f"predicted probability of {topic}", ylabel=f"observed share of {topic}", xlim=(-0.03, 1.06), ylim=(-0.03, 1.03))
+        axes.annotate(
+            f"{row['texts']:.0f}", (row["predicted"], row["observed"]), (6, -3), fontsize=8, textcoords="offset points"
+        )
+    axes.set(
+        xlabel=f"predicted probability of {topic}",
+        ylabel=f"observed share of {topic}",
+        xlim=(-0.03, 1.06),
+        ylim=(-0.03, 1.03),
+    )
     axes.legend(fontsize=8.5, title="numbers: texts in the bin", title_fontsize=8.5)
     return figure
 
@@ -58,7 +74,9 @@ def topic_shares(shares: pd.DataFrame, marked: str) -> Figure:
     return figure
 
 
-def recurrence(passages: pd.DataFrame, stays: Mapping[str, pd.DataFrame], sweep: int, topic: str, longest: int) -> Figure:
+def recurrence(
+    passages: pd.DataFrame, stays: Mapping[str, pd.DataFrame], sweep: int, topic: str, longest: int
+) -> Figure:
     """First passage to a topic by start, and how long a stay lasts.
 
     Parameters
@@ -74,14 +92,27 @@ def recurrence(passages: pd.DataFrame, stays: Mapping[str, pd.DataFrame], sweep:
         Steps of the run.
     """
     figure, (left, right) = new_figure(2, height=3.7)
-    ordered = passages.sort_values("reached")
+    ordered = passages.sort_values("median", ascending=False)
     colour = palette(["ours"])["ours"]
-    left.barh(ordered["origin"], ordered["reached"], color=colour)
-    for k, row in enumerate(ordered.itertuples()):
-        median = f"median {row.median / sweep:.0f} sweeps" if np.isfinite(row.median) else f"median over {longest / sweep:.0f} sweeps"
-        left.text(0.02, k, median, va="center", fontsize=7.5, color="0.05",
-                  bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.8})  # fmt: skip
-    left.set(xlabel=f"share of chains that reach {topic}", xlim=(0, 1.02))
+    rows: Iterable[Any] = ordered.itertuples()
+    for k, row in enumerate(rows):
+        # A limit above the run is drawn up to its end; a median above it is an open triangle there.
+        left.hlines(k, row.low / sweep, min(row.high, longest) / sweep, color=colour, lw=1.3)
+        known = np.isfinite(row.median)
+        left.plot(
+            min(row.median, longest) / sweep,
+            k,
+            "o" if known else ">",
+            mfc=colour if known else "none",
+            color=colour,
+            ms=5,
+        )
+        left.text(1.02, k, f"{row.reached * row.chains:.0f} of {row.chains}", va="center", fontsize=7.5,
+                  transform=left.get_yaxis_transform())  # fmt: skip
+    left.set_yticks(range(len(ordered)), ordered["origin"], fontsize=8)
+    left.set_xscale("symlog", linthresh=1)  # a start may count as the topic already: time 0
+    left.set(xlim=(-0.1, None), xlabel=f"median time to {topic} (sweeps)")
+    left.set_title("reached", fontsize=8, loc="right")
     left.grid(visible=False, axis="y")
     names = list(stays)
     for name, tint in zip(names, sns.color_palette("viridis", len(names)), strict=True):
@@ -89,17 +120,27 @@ def recurrence(passages: pd.DataFrame, stays: Mapping[str, pd.DataFrame], sweep:
         if len(curve):
             time = np.r_[0.5 * sweep, curve["time"]] / sweep
             right.step(time, np.r_[1.0, curve["survival"]], where="post", color=tint, label=name)
-            right.fill_between(curve["time"] / sweep, curve["low"], curve["high"], step="post", color=tint, alpha=0.2, lw=0)
-    right.set(xscale="log", yscale="linear", xlabel="time since entry (sweeps)", ylabel=f"still on {topic}", ylim=(0, 1.02))
+            right.fill_between(
+                curve["time"] / sweep, curve["low"], curve["high"], step="post", color=tint, alpha=0.2, lw=0
+            )
+    right.set(
+        xscale="log", yscale="linear", xlabel="time since entry (sweeps)", ylabel=f"still on {topic}", ylim=(0, 1.02)
+    )
     if any(len(curve) for curve in stays.values()):
         right.legend(fontsize=8)
     return figure
 
 
 def landscape_map(
-    passages: Array, topics: Sequence[str], chains: Array, times: Array, paths: Sequence[Array], explained: Array
+    passages: Array,
+    topics: Sequence[str],
+    chains: Array,
+    times: Array,
+    paths: Sequence[Array],
+    abouts: Sequence[Sequence[str]],
+    explained: Array,
 ) -> Figure:
-    """Passages by topic, the density of chains, and some paths coloured by time, in the plane of two components.
+    """Passages by topic over the density of chains, and a few paths by time and by topic, in the plane of two components.
 
     Parameters
     ----------
@@ -110,34 +151,47 @@ def landscape_map(
     times : array, shape (records of a path,)
         Sweeps.
     paths : sequence of array, shape (records of a path, 2)
+    abouts : sequence of sequence of str
+        Topic of each record of each path.
     explained : array
         Share of the variance by component.
     """
-    figure, (left, right) = new_figure(2, height=4.9)
-    colours = dict(zip(sorted(set(topics)), sns.color_palette("tab10", len(set(topics))).as_hex(), strict=True))
-    left.hexbin(chains[:, 0], chains[:, 1], gridsize=32, cmap="Greys", mincnt=1, bins="log", linewidths=0)
+    figure, (left, middle, right) = new_figure(3, height=4.1)
+    names = sorted(set(topics))
+    colours = dict(zip(names, sns.color_palette("tab10", len(names)).as_hex(), strict=True))
+    left.hexbin(chains[:, 0], chains[:, 1], gridsize=28, cmap="Greys", mincnt=1, bins="log", linewidths=0)
     for topic, colour in colours.items():
         here = np.array([t == topic for t in topics])
-        left.plot(*passages[here].T, "o", ms=3.5, color=colour, mec="white", mew=0.4, label=topic)
-    left.set_title("passages by topic, chains as density", fontsize=9.5)
-    left.legend(fontsize=7, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.1, columnspacing=0.7)
+        left.plot(*passages[here].T, "o", ms=3, color=colour, mec="white", mew=0.3, label=topic)
     norm = mpl.colors.Normalize(0, float(times[-1]))
-    for path in paths:
-        segments = np.stack([path[:-1], path[1:]], axis=1)
-        lines = LineCollection(list(segments), array=times[1:], cmap="viridis", norm=norm, lw=0.7, alpha=0.7)
-        right.add_collection(lines)
-        right.plot(*path[0], "o", ms=5, color="#d55e00", mec="white", mew=0.6)
-    right.set(xlim=left.get_xlim(), ylim=left.get_ylim())
-    right.set_title(f"{len(paths)} chains, from their starts (dots)", fontsize=9.5)
-    figure.colorbar(mpl.cm.ScalarMappable(norm, "viridis"), ax=right, location="bottom", label="sweeps", shrink=0.8)
-    for axes in (left, right):
-        axes.set(xlabel=f"component 1 ({explained[0]:.0%} of variance)", ylabel=f"component 2 ({explained[1]:.0%})")
-        axes.set_xticks([])
-        axes.set_yticks([])
+    for path, about in zip(paths, abouts, strict=True):
+        segments = list(np.stack([path[:-1], path[1:]], axis=1))
+        middle.add_collection(LineCollection(segments, array=times[1:], cmap="viridis", norm=norm, lw=0.8, alpha=0.8))
+        tints = [colours.get(name, GREY) for name in about]
+        right.add_collection(LineCollection(segments, colors=GREY, lw=0.4, alpha=0.7))
+        right.scatter(path[:, 0], path[:, 1], s=6, c=tints, linewidths=0, zorder=2)
+        for axes in (middle, right):
+            axes.plot(*path[0], "o", ms=5, color="black", mec="white", mew=0.7, zorder=3)
+    for axes, title in (
+        (left, "passages; density of chains"),
+        (middle, f"{len(paths)} chains by time"),
+        (right, "by topic"),
+    ):
+        axes.set(
+            xlim=left.get_xlim(), ylim=left.get_ylim(), xticks=[], yticks=[], xlabel=f"component 1 ({explained[0]:.0%})"
+        )
+        axes.set_title(title, fontsize=9.5)
+    left.set_ylabel(f"component 2 ({explained[1]:.0%} of variance)")
+    figure.colorbar(mpl.cm.ScalarMappable(norm, "viridis"), ax=middle, location="bottom", label="sweeps", shrink=0.9)
+    figure.legend(
+        *left.get_legend_handles_labels(), fontsize=7.5, ncol=5, loc="outside lower center", handletextpad=0.1
+    )
     return figure
 
 
-def topic_paths(labels: Mapping[str, NDArray[np.int64]], classes: Sequence[str], times: Array, origins: Sequence[str]) -> Figure:
+def topic_paths(
+    labels: Mapping[str, NDArray[np.int64]], classes: Sequence[str], times: Array, origins: Sequence[str], grey: str
+) -> Figure:
     """The topic of every chain at every record, one panel per temperature, one row per chain.
 
     Parameters
@@ -148,8 +202,11 @@ def topic_paths(labels: Mapping[str, NDArray[np.int64]], classes: Sequence[str],
         Sweeps.
     origins : sequence of str
         Start topic of each chain; names the rows.
+    grey : str
+        Class that is drawn in grey.
     """
-    colours = [*sns.color_palette("tab10", len(classes) - 1).as_hex(), "#dddddd"]
+    tints = iter(sns.color_palette("tab10", len(classes)).as_hex())
+    colours = [GREY if name == grey else next(tints) for name in classes]  # salad is grey, wherever it stands
     figure = Figure(figsize=(WIDTH, 1.1 + 1.75 * len(labels)), layout="constrained")
     panels = figure.subplots(len(labels), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (title, values) in zip(panels, labels.items(), strict=True):
@@ -186,8 +243,8 @@ def basin_moves(counts: Array, names: Sequence[str], scales: pd.DataFrame, stabl
     total = counts.sum(axis=1, keepdims=True)
     rates = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
     sns.heatmap(
-        pd.DataFrame(rates, names, names), ax=top, cmap="viridis", annot=np.where(counts > 0, np.char.mod("%d", counts), ""), fmt="",
-        annot_kws={"fontsize": 6.5}, norm=mpl.colors.LogNorm(1e-3, 1), square=False,
+        pd.DataFrame(rates, list(names), list(names)), ax=top, cmap="viridis", annot=np.where(counts > 0, np.char.mod("%d", counts), ""), fmt="",
+        annot_kws={"fontsize": 6.5}, norm=mpl.colors.LogNorm(1e-3, 1), vmin=1e-3, vmax=1, square=False,
         cbar_kws={"label": f"probability to be there {lag} steps later"},
     )  # fmt: skip
     top.set(xlabel="to (numbers: moves counted)", ylabel="from")
@@ -207,6 +264,10 @@ def _lag_test(axes: Axes, scales: pd.DataFrame) -> None:
         axes.fill_between(rows["lag"], rows["low"], rows["high"], color=tint, alpha=0.2, lw=0)
     lags = np.array(sorted(scales["lag"].unique()), dtype=float)
     axes.fill_between(lags, 0, lags, color="0.85", lw=0, label="below the lag")
-    axes.set(xscale="log", yscale="log", xlabel="lag (steps)", ylabel="implied time scale (steps)")
-    axes.set_ylim(lags[0] / 2, None)
+    axes.set(xlabel="lag (steps)", ylabel="implied time scale (steps)")
+    if len(lags):  # without one there is nothing to draw, and a logarithmic axis has no limits
+        axes.set(xscale="log", yscale="log")
+        axes.set_ylim(lags[0] / 2, None)
+    axes.set_xticks(lags, [f"{lag:g}" for lag in lags], fontsize=8)
+    axes.minorticks_off()
     axes.legend(fontsize=7.5)

@@ -1,0 +1,464 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (chapter-basins)=
+# # Basins: where chains go
+#
+# **Claim.** The landscape of a masked language model has basins: chains get caught in traps, move between regions of
+# meaning, and, in the paper's case study, come to *political* content again and again from starts on health, sport or food, without
+# having to stay there.
+#
+# Here long chains from passages on every topic are followed by a sentence model. A score that was trained on labelled
+# passages says what each text is about, or that it is about nothing. Share of time, visits, returns and first passages are
+# compared with two nulls. What is shown is what *this small model* does; the paper's claim is about other, larger models.
+
+# %% tags=["parameters", "hide-input"]
+model = "glauber-tiny"
+passages = "embedded"
+starts = 30
+n = 16
+temperatures = [0.5, 1.0, 1.5]
+sweeps = 200
+topic = "politics"
+salad = 60
+salad_temperature = 3.0
+shuffles = 20
+clusters = 8
+longer = 300
+positions = 2
+film_steps = 400
+embedder = "default"
+trust_remote_code = False
+seed = 1
+device = "auto"
+dtype = "float32"
+
+# %% tags=["hide-input"]
+from typing import Annotated
+
+from pydantic import Field
+
+from glauber.parameters import Count, Parameters, Temperature, validate
+
+
+class BasinParameters(Parameters):
+    starts: Annotated[int, Field(ge=2)]
+    temperatures: Annotated[list[Temperature], Field(min_length=1)]
+    sweeps: Annotated[int, Field(ge=10)]
+    topic: str
+    salad: Annotated[int, Field(ge=8)]
+    salad_temperature: Temperature
+    shuffles: Count
+    clusters: Annotated[int, Field(ge=2)]
+    longer: Count
+    positions: Annotated[int, Field(ge=0)]
+    film_steps: Count
+    embedder: str
+    trust_remote_code: bool
+
+
+p = validate(BasinParameters, globals())
+
+# %% tags=["hide-input"]
+import html
+import time
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+from myst_nb import glue
+
+import glauber
+from glauber import ParameterError, basins, engines, figures
+from glauber.embeddings import cosine_distance, load_embedder
+from glauber.figures import basins as draw
+from glauber.passages import read_passages, starting_states
+from glauber.player import film, player
+from glauber.provenance import provenance
+from glauber.report import table
+
+started = time.time()
+figures.use_style()
+lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
+embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
+labelled = list(read_passages("embedded"))
+if p.topic not in {passage.topic for passage in labelled}:
+    known = ", ".join(sorted({passage.topic for passage in labelled}))
+    raise ParameterError(f"topic {p.topic!r} has no labelled passages: give one of {known}")
+begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+taus = sorted(set(p.temperatures))
+middle = taus[len(taus) // 2]
+
+
+def read(states):
+    """Texts of states, shape (..., n)."""
+    return [lm.text.decode(row.tolist()) for row in np.asarray(states).reshape(-1, p.n)]
+
+
+def share(value):
+    return f"{value:.1%}"
+
+
+def between(row, form="{:.1%}"):
+    """An estimate with its interval, as text."""
+    if not np.isfinite(row["low"]):
+        return f"{form.format(row['estimate'])} (no interval)"
+    return f"{form.format(row['estimate'])} ({form.format(row['low'])} to {form.format(row['high'])})"
+
+
+glue("model", p.model, display=False)
+glue("embedder", "all-MiniLM-L6-v2" if p.embedder == "default" else p.embedder, display=False)
+glue("topic", p.topic, display=False)
+glue("n", p.n, display=False)
+glue("starts", p.starts, display=False)
+glue("sweeps", p.sweeps, display=False)
+glue("tau-middle", f"{middle:g}", display=False)
+glue("tau-low", f"{taus[0]:g}", display=False)
+glue("taus", ", ".join(f"{tau:g}" for tau in taus), display=False)
+
+# %% [markdown]
+# ## What a text is about
+#
+# The score is a multinomial logistic regression on sentence vectors of *{glue:text}`embedder`*. It is trained on
+# {glue:text}`labelled` passages of this project on {glue:text}`topics` topics, cut into stretches of {glue:text}`n` tokens, the length of the
+# chains' texts, and on {glue:text}`salad` texts of word salad, written by chains at $\tau$ = {glue:text}`salad-tau`, which form the class
+# *none of these*. Without that class nonsense would have to be about something. The probabilities are calibrated by one temperature. All figures below are for
+# stretches of passages that the score was not trained on: the splits are by passage.
+
+# %% tags=["hide-input"]
+cuts, source = basins.windows([lm.text.encode(passage.text)[0] for passage in labelled], p.n)
+topics_of = [labelled[k].topic for k in source]
+cut_texts = read(cuts)
+rng = np.random.default_rng(p.seed)
+hot = engines.run(
+    lm,
+    cuts[rng.choice(len(cuts), p.salad, replace=p.salad > len(cuts))],
+    temperature=p.salad_temperature,
+    steps=10 * p.n,
+    seed=p.seed + 1,
+    record_every=10 * p.n,
+    label="word salad",
+)["states"].to_numpy()[-1]
+vectors = embed([*cut_texts, *read(hot)])
+labels = [*topics_of, *[basins.NONE] * len(hot)]
+groups = [*source.tolist(), *range(len(labelled), len(labelled) + len(hot))]
+unseen = basins.held_out(vectors, labels, groups, seed=p.seed)
+score = basins.train(vectors, labels, groups, p.seed)
+own = np.array(labels) == p.topic
+real = np.array(labels) != basins.NONE
+quality = basins.quality(unseen[p.topic].to_numpy(), own, groups, seed=p.seed)
+words = basins.keyword_scores(cut_texts, topics_of, source.tolist(), p.topic, seed=p.seed)
+keyword = basins.quality(words, own[real], source.tolist(), probability=False, seed=p.seed)
+classes = list(score.classes)
+guess = unseen[classes].to_numpy().argmax(axis=1)
+right = np.array([classes[k] for k in guess]) == np.array(labels)
+without = unseen[[name for name in classes if name != basins.NONE]]
+forced = (without.to_numpy().argmax(axis=1) == list(without.columns).index(p.topic))[~real]
+table_quality = pd.concat([quality.assign(score="sentence vectors"), keyword.assign(score="keywords")])
+by_statistic = quality.set_index("statistic")
+glue("labelled", len(labelled), display=False)
+glue("topics", len(set(topics_of)), display=False)
+glue("salad", p.salad, display=False)
+glue("salad-tau", f"{p.salad_temperature:g}", display=False)
+glue("stretches", int(real.sum()), display=False)
+glue("auc", between(by_statistic.loc["AUC"], "{:.3f}"), display=False)
+glue("auc-keyword", between(keyword.iloc[0], "{:.3f}"), display=False)
+glue("error", between(by_statistic.loc["error"]), display=False)
+glue("calibration", between(by_statistic.loc["calibration error"], "{:.3f}"), display=False)
+glue("accuracy", share(right[real].mean()), display=False)
+glue("salad-none", share(right[~real].mean()), display=False)
+glue("salad-topic", share((guess[~real] == classes.index(p.topic)).mean()), display=False)
+glue("salad-forced", share(forced.mean()), display=False)
+figure = draw.calibration(basins.reliability(unseen[p.topic].to_numpy(), own), p.topic)
+glue("figure-calibration", figure)
+
+# %% tags=["hide-input"]
+table(
+    table_quality[["score", "statistic", "estimate", "low", "high", "groups", "texts"]],
+    dict.fromkeys(["estimate", "low", "high"], "{:.3f}"),
+)
+
+# %% [markdown]
+# For *{glue:text}`topic`* against all else the area under the curve is {glue:text}`auc` on held-out stretches, with a 95 % interval over passages; the
+# keyword baseline, the words that set the topic's training passages apart, reaches {glue:text}`auc-keyword`. At probability 1/2 the score errs on
+# {glue:text}`error` of the texts, and its mean calibration error is {glue:text}`calibration`. The likeliest of all classes is the
+# right one for {glue:text}`accuracy` of {glue:text}`stretches` stretches. Of the held-out word salad,
+# {glue:text}`salad-none` goes to *none of these* and {glue:text}`salad-topic` to *{glue:text}`topic`*; without that class it would be
+# {glue:text}`salad-forced`. The passages were written for this project and are cleaner than what chains write, so these figures are the best case.
+#
+# ## Long chains
+#
+# {glue:text}`starts` chains, each from a passage, run for {glue:text}`sweeps` sweeps at each of $\tau$ = {glue:text}`taus`; each text is read once a sweep.
+
+# %% tags=["hide-input"]
+traces = {
+    tau: engines.run(
+        lm, begin.states, temperature=tau, steps=p.sweeps * p.n, seed=p.seed, record_every=p.n, label=f"tau = {tau:g}"
+    )
+    for tau in taus
+}
+embedded = {tau: embed(read(trace["states"])).reshape(p.sweeps + 1, p.starts, -1) for tau, trace in traces.items()}
+about = {tau: score.labels(v.reshape(-1, v.shape[-1])).reshape(v.shape[:2]) for tau, v in embedded.items()}
+origins = [
+    name or classes[about[middle][0, k]] for k, name in enumerate(begin.table["topic"])
+]  # a source without topics has those of the score
+order = np.argsort(np.array(origins), kind="stable")
+ranked = [name for name in classes if name != basins.NONE] + [basins.NONE]
+place = np.array([ranked.index(name) for name in classes])
+sorted_origins = [origins[k] for k in order]
+figure = draw.topic_paths(
+    {f"τ = {tau:g}": place[about[tau]][:, order] for tau in taus},
+    ranked,
+    np.arange(p.sweeps + 1),
+    sorted_origins,
+    basins.NONE,
+)
+glue("figure-paths", figure)
+
+# %% [markdown]
+# One row per chain, sorted by the topic of its start, and its likeliest class at each sweep.
+#
+# Two nulls say what share of time would mean nothing. *Passages*: the classes of the held-out stretches themselves. *Shuffled*: the
+# texts of the chains with their tokens in random order, which keep every word and lose the sentence.
+
+# %% tags=["hide-input"]
+parts = []
+for tau in taus:
+    parts.append(basins.shares(about[tau], classes, seed=p.seed).assign(source=f"chains, τ = {tau:g}"))
+kept = np.unique(np.linspace(0, p.sweeps, p.shuffles).astype(int))
+mixed = rng.permuted(traces[middle]["states"].to_numpy()[kept], axis=2)
+mixed_about = score.labels(embed(read(mixed))).reshape(mixed.shape[:2])
+parts.append(basins.shares(mixed_about, classes, seed=p.seed).assign(source=f"null: shuffled, τ = {middle:g}"))
+each = [guess[np.array(groups) == k] for k in np.unique(source)]
+longest = max(len(rows) for rows in each)
+of_passages = np.stack([np.resize(rows, longest) for rows in each], axis=1)
+parts.append(basins.shares(of_passages, classes, seed=p.seed).assign(source="null: passages"))
+spent = pd.concat(parts)
+marked = spent[spent["topic"] == p.topic].set_index("source").rename(columns={"share": "estimate"})
+null_low = marked.loc[f"null: shuffled, τ = {middle:g}"]
+null_pass = marked.loc["null: passages"]
+hot_row, cold_row = marked.loc[f"chains, τ = {middle:g}"], marked.loc[f"chains, τ = {taus[0]:g}"]
+
+
+def against(row, null):
+    """How two intervals lie."""
+    if row["low"] > null["high"]:
+        return "above"
+    return "below" if row["high"] < null["low"] else "not distinguishable from"
+
+
+glue("share-middle", between(hot_row), display=False)
+glue("share-cold", between(cold_row), display=False)
+glue("share-shuffled", between(null_low), display=False)
+glue("share-passages", between(null_pass), display=False)
+glue("middle-shuffled", against(hot_row, null_low), display=False)
+glue("middle-passages", against(hot_row, null_pass), display=False)
+most = spent[(spent["source"] == f"chains, τ = {middle:g}") & (spent["topic"] != basins.NONE)]
+most = most.sort_values("share", ascending=False).iloc[0].rename({"share": "estimate"})
+glue("most-topic", most["topic"], display=False)
+glue("most-share", between(most), display=False)
+none_row = spent[(spent["topic"] == basins.NONE) & (spent["source"] == f"chains, τ = {taus[-1]:g}")].iloc[0]
+glue("none-hot", share(none_row["share"]), display=False)
+glue("tau-hot", f"{taus[-1]:g}", display=False)
+figure = draw.topic_shares(
+    spent.assign(topic=pd.Categorical(spent["topic"], ranked)).sort_values("topic", kind="stable"), p.topic
+)
+glue("figure-shares", figure)
+
+# %% [markdown]
+# At $\tau$ = {glue:text}`tau-middle` the chains spend {glue:text}`share-middle` of their time on *{glue:text}`topic`* (95 % interval over chains), which is
+# {glue:text}`middle-passages` the passages' own {glue:text}`share-passages` and {glue:text}`middle-shuffled` the
+# {glue:text}`share-shuffled` of the same texts shuffled. At $\tau$ = {glue:text}`tau-low` it is {glue:text}`share-cold`. The topic with the largest share at
+# $\tau$ = {glue:text}`tau-middle` is *{glue:text}`most-topic`*, {glue:text}`most-share`. At $\tau$ = {glue:text}`tau-hot`,
+# {glue:text}`none-hot` of the time goes to *none of these*.
+#
+# ## Visits, returns, first passages
+
+# %% tags=["hide-input"]
+inside = {tau: about[tau] == classes.index(p.topic) for tau in taus}
+elsewhere = np.array([name != p.topic for name in origins])
+told = pd.concat(basins.summary(inside[tau][:, elsewhere], p.n, p.n).assign(temperature=tau) for tau in taus)
+told["estimate"] = [
+    f"{row['mean']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if np.isfinite(row["low"]) else f"{row['mean']:.2f}"
+    for _, row in told.iterrows()
+]
+wide = told.pivot_table(index="quantity", columns="temperature", values="estimate", aggfunc="first", sort=False)
+wide = wide.rename(columns=lambda tau: f"τ = {tau:g}").rename_axis(columns=None).reset_index()
+stays = {f"τ = {tau:g}": basins.staying(basins.visits(inside[tau], p.n)) for tau in taus}
+reached = basins.first_passage(inside[middle][:, elsewhere], np.array(origins)[elsewhere].tolist(), p.n)
+row = told[(told["temperature"] == middle)].set_index("quantity")
+glue("elsewhere", int(elsewhere.sum()), display=False)
+said = row.rename(columns={"mean": "value"}).drop(columns="estimate").rename(columns={"value": "estimate"})
+glue("comes", between(said.loc["comes at all"], "{:.0%}"), display=False)
+glue("returns", between(said.loc["leaves and comes back"], "{:.0%}"), display=False)
+glue("ends", between(said.loc["ends inside"], "{:.0%}"), display=False)
+dwell = row.loc["mean dwell of ended visits (sweeps)"]
+known = np.isfinite(dwell["mean"])
+glue("dwell", between(said.loc[dwell.name], "{:.1f}") if known else "unknown, as no visit ended", display=False)
+figure = draw.recurrence(reached, stays, p.n, p.topic, p.sweeps * p.n)
+glue("figure-recurrence", figure)
+
+# %% tags=["hide-input"]
+table(wide)
+
+# %% [markdown]
+# The table is over the {glue:text}`elsewhere` chains that start on other topics, as means with 95 % intervals over chains. At $\tau$ =
+# {glue:text}`tau-middle`, {glue:text}`comes` of them come to *{glue:text}`topic`* at some time, {glue:text}`returns` leave it and come back, and {glue:text}`ends`
+# are there at the end; a visit that ended took {glue:text}`dwell` sweeps. Left in the figure: how long it takes to reach the
+# topic, by start, as Kaplan-Meier medians with intervals, from the few chains named on the right. Right: how long a visit lasts, visits cut by
+# the end of the run being censored. A visit is a run of sweeps on which the score calls the text *{glue:text}`topic`*, so that a single
+# mistaken label makes or breaks one.
+#
+# ## The landscape
+
+# %% tags=["hide-input"]
+chains = embedded[middle]
+land = basins.principal(vectors[real], chains.reshape(-1, chains.shape[-1]), p.seed)
+points = land.coordinates(chains.reshape(-1, chains.shape[-1]))
+paths = points.reshape(p.sweeps + 1, p.starts, -1)
+drawn = list(range(0, p.starts, -(-p.starts // 4)))
+figure = draw.landscape_map(
+    land.coordinates(vectors[real])[:, :2],
+    topics_of,
+    points[:, :2],
+    np.arange(p.sweeps + 1),
+    [paths[:, k, :2] for k in drawn],
+    [[classes[c] for c in about[middle][:, k]] for k in drawn],
+    land.explained[:2],
+)
+glue("plane", share(land.explained[:2].sum()), display=False)
+glue("figure-plane", figure)
+
+# %% [markdown]
+# Principal components of the sentence vectors of passages and chains, both with equal weight, at $\tau$ = {glue:text}`tau-middle`. The plane shows
+# {glue:text}`plane` of the variance, so nearness in it is weak evidence; the clusters below use {glue:text}`components` components.
+
+# %% tags=["hide-input"]
+stable = basins.stability(points, sorted({2, 4, p.clusters, 2 * p.clusters}), seed=p.seed)
+found = basins.clusters(points, p.clusters, p.seed)
+member = found.labels_.reshape(p.sweeps + 1, p.starts)
+flat = about[middle].reshape(-1)
+names = []
+for k in range(p.clusters):
+    counted = np.bincount(flat[found.labels_ == k], minlength=len(classes))
+    names.append(f"{k + 1} {classes[int(counted.argmax())]} ({counted.max() / counted.sum():.0%})")
+lags = [lag for lag in (1, 2, 5, 10, 20, 40) if lag < p.sweeps // 2]
+counts = basins.transition_counts(member, p.clusters, 1)
+scales = basins.time_scales(member, p.clusters, lags, every=p.n, seed=p.seed)
+slowest = scales[scales["order"] == 1].set_index("lag")["time_scale"]
+rand = stable.set_index("clusters")["rand"]
+glue("components", len(land.explained), display=False)
+glue("clusters", p.clusters, display=False)
+glue("rand", float(rand.get(p.clusters, np.nan)), display=False)
+glue("slowest-short", f"{slowest.iloc[0] / p.n:.1f}", display=False)
+glue("slowest-long", f"{slowest.iloc[-1] / p.n:.1f}", display=False)
+glue("lag-short", f"{slowest.index[0] / p.n:.0f}", display=False)
+glue("lag-long", f"{slowest.index[-1] / p.n:.0f}", display=False)
+ratio = slowest.iloc[-1] / slowest.iloc[0]
+glue("lag-verdict", "fail it" if not ratio < 1.5 else "do not fail it", display=False)
+figure = draw.basin_moves(counts, names, scales, stable, p.n)
+glue("figure-moves", figure)
+
+# %% [markdown]
+# {glue:text}`clusters` k-means clusters, named by the class that is most frequent in them and its share. Two clusterings of random halves agree with an adjusted Rand index of
+# {glue:text}`rand:.2f` (1 is full agreement): with a low value the borders are a choice of the sample, not of the landscape. The slowest implied time scale of the Markov model
+# between clusters is {glue:text}`slowest-short` sweeps at a lag of {glue:text}`lag-short` and {glue:text}`slowest-long` sweeps at a lag of {glue:text}`lag-long`.
+# If moves between clusters were Markov it would not depend on the lag: by a rise of a half as criterion, the clusters {glue:text}`lag-verdict`. In the grey area a
+# time scale is shorter than the lag and cannot be told.
+#
+# ## Traps in the wild
+#
+# A stretch of over {glue:text}`longer` steps in which at most {glue:text}`positions` positions change, at any of the temperatures.
+
+# %% tags=["hide-input"]
+quiet = []
+for tau in taus:
+    found_here = basins.quiet_stretches(traces[tau], longer=p.longer, positions=p.positions)
+    quiet.append(basins.describe(lm, traces[tau], found_here, lm.text.decode).assign(temperature=tau))
+quiet = pd.concat(quiet, ignore_index=True)
+perfect = int((quiet["kind"] == "perfect").sum())
+glue("longer", p.longer, display=False)
+glue("positions", p.positions, display=False)
+glue("quiet", len(quiet), display=False)
+glue("quiet-perfect", perfect, display=False)
+glue("quiet-chains", int(quiet.loc[quiet["temperature"] == taus[0], "chain"].nunique()), display=False)
+glue("quiet-warm", int((quiet["temperature"] > taus[0]).sum()), display=False)
+ten = quiet.sort_values("time", ascending=False).head(10)
+ten = ten.assign(
+    start=[origins[k] for k in ten["chain"]],
+    dwell=[f"{'over ' if cut else ''}{value:,}" for value, cut in zip(ten["time"], ten["censored"], strict=True)],
+    text=[html.escape(text) for text in ten["text"]],
+    moving=[len(m) for m in ten["moving"]],
+)
+table(
+    ten[["text", "start", "temperature", "dwell", "moving", "margin", "kind"]].rename(
+        columns={"moving": "moving positions"}
+    ),
+    {"temperature": "{:g}", "margin": "{:.2f}"},
+    {"dwell": "steps", "margin": "nats"},
+)
+
+# %% tags=["hide-input"]
+recurring = basins.templates(quiet, begin.table["id"].tolist(), lm.text.decode)
+glue("templates", len(recurring), display=False)
+glue("template-starts", int(recurring["starts"].max()) if len(recurring) else 0, display=False)
+table(
+    recurring.head(10).assign(template=[html.escape(text) for text in recurring.head(10)["template"]]),
+    {"time": "{:,}"},
+    {"time": "steps", "fixed": "positions"},
+)
+
+# %% [markdown]
+# There are {glue:text}`quiet` such stretches, {glue:text}`quiet-perfect` of them around a perfect trap (every token leads its position's
+# conditional; a negative margin is a token that does not). At $\tau$ = {glue:text}`tau-low`, {glue:text}`quiet-chains` of
+# {glue:text}`starts` chains meet one; at the higher temperatures there are {glue:text}`quiet-warm`. The first table shows the ten longest; those cut by an
+# end of the run lasted longer than it says. The second shows templates, texts that agree at
+# most positions and are met from different starts: {glue:text}`templates` of them, the most widespread from {glue:text}`template-starts` starts.
+#
+# ## See it move
+#
+# The first steps of one chain at each temperature, step by step. A token that has just changed is marked, and the mark fades. Space plays
+# and pauses, arrow keys step.
+
+# %% tags=["hide-input"]
+films = []
+chosen = next((k for k, name in enumerate(origins) if name == "health"), 0)
+for tau in taus:
+    close = engines.run(
+        lm, begin.states[[chosen]], temperature=tau, steps=p.film_steps, seed=p.seed, record_every=1, chains=[chosen]
+    )
+    states = close["states"].to_numpy()[:, 0]
+    away = embed(read(states))
+    films.append(
+        film(lm.text, states, close["record"].to_numpy().tolist(), f"{origins[chosen]}, τ = {tau:g}",
+             distance=cosine_distance(away, away[0]).tolist())
+    )  # fmt: skip
+glue("player", HTML(player(films, distance_label="distance in meaning")))
+
+# %% [markdown]
+# ## What this shows, and what it does not
+#
+# It shows where chains of *{glue:text}`model`* go in {glue:text}`sweeps` sweeps at $n$ = {glue:text}`n`: at $\tau$ = {glue:text}`tau-middle` they spend {glue:text}`share-middle` of
+# their time on *{glue:text}`topic`*, {glue:text}`returns` of the chains from other topics leave it and come back, and {glue:text}`ends` end there.
+# The paper reports political content as a recurrent attractor of its models; whether a model has that basin is a property of what it was trained
+# on, and nothing here confirms or refutes it for BERT or RoBERTa. The shares lean on a score that was trained on clean passages: it has not been
+# validated on texts of chains, which no one has labelled. Chains of this length are no sample of equilibrium at the lower temperatures,
+# so that a share of time depends on the starts. Clusters are a summary of a cloud, and their stability is stated above.
+#
+# ## Provenance
+
+# %% tags=["hide-input"]
+table(provenance(lm.network, p.model_dump(), started))

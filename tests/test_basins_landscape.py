@@ -1,0 +1,232 @@
+"""Clusters and the Markov model between them, against loops, closed forms and what was planted; and the figures."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+from numpy.typing import NDArray
+from scipy import stats
+
+from glauber import basins
+from glauber.figures import basins as draw
+
+Labels = NDArray[np.int64]
+
+
+def markov(matrix: Any, records: int, chains: int, seed: int = 0) -> Labels:
+    """A Markov chain, long after its start."""
+    rng, cumulative = np.random.default_rng(seed), np.cumsum(matrix, axis=1)
+    labels = np.zeros((records + 200, chains), dtype=np.int64)
+    for t in range(1, len(labels)):
+        labels[t] = (rng.random(chains)[:, None] > cumulative[labels[t - 1]]).sum(axis=1)
+    return labels[200:]
+
+
+def blobs(centres: Any, counts: list[int], seed: int = 0) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    points = np.repeat(np.asarray(centres, dtype=float), counts, axis=0)
+    return np.asarray(points + 0.1 * rng.standard_normal(points.shape))
+
+
+# Landscape
+
+
+def test_components_count_passages_and_chains_the_same() -> None:
+    """A direction in which only passages vary and one in which only chains do: as many chain records are drawn as passages."""
+    rng = np.random.default_rng(0)
+    passages, chains = np.zeros((200, 12), np.float32), np.zeros((20000, 12), np.float32)
+    passages[:, 0], chains[:, 1] = 3 * rng.standard_normal(200), 2.5 * rng.standard_normal(20000)
+    found = basins.principal(passages, chains)
+    assert abs(found.pca.components_[0, 0]) > 0.99  # were all records taken, the first would be that of the chains
+    both = np.concatenate([passages, chains])
+    assert abs(np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][0, 1]) > 0.99
+    assert found.explained.sum() == pytest.approx(1)
+    points = found.coordinates(chains)
+    assert points.shape == (20000, 10)
+    assert points == pytest.approx((chains - found.pca.mean_) @ found.pca.components_.T, abs=1e-5)
+    few = basins.principal(passages[:3, :4], chains[:50, :4])
+    assert few.coordinates(passages[:, :4]).shape == (200, 4)
+
+
+def test_clusters_are_numbered_by_size_and_predict_the_same() -> None:
+    counts = [30, 200, 90, 10]
+    points = blobs([[0, 0], [5, 0], [0, 5], [5, 5]], counts)
+    found = basins.clusters(points, 4)
+    assert np.bincount(found.labels_).tolist() == sorted(counts, reverse=True)
+    assert np.array_equal(found.predict(points), found.labels_)
+    assert found.cluster_centers_ == pytest.approx(np.array([[5, 0], [0, 5], [0, 0], [5, 5]]), abs=0.15)
+    for k in range(4):
+        assert found.cluster_centers_[k] == pytest.approx(points[found.labels_ == k].mean(axis=0))
+    wild = np.random.default_rng(1).standard_normal((500, 3))
+    many = basins.clusters(wild, 9)
+    assert np.array_equal(many.predict(wild), many.labels_)
+    assert (np.diff(np.bincount(many.labels_)) <= 0).all()
+    fresh = np.random.default_rng(2).standard_normal((50, 3))
+    nearest = ((fresh[:, None] - many.cluster_centers_) ** 2).sum(axis=2).argmin(axis=1)
+    assert np.array_equal(many.predict(fresh), nearest)
+
+
+def test_stability_finds_the_number_of_blobs() -> None:
+    points = blobs([[0, 0], [5, 0], [0, 5]], [100, 100, 100])
+    rows = basins.stability(points, [3, 8, 151]).set_index("clusters")
+    assert rows.index.tolist() == [3, 8]  # halves of 150 points have no 151 clusters
+    assert rows["low"][3] > 0.99
+    assert rows["rand"][8] < 0.8
+    assert ((rows["low"] <= rows["rand"]) & (rows["rand"] <= rows["high"])).all()
+    around = np.random.default_rng(0).standard_normal((300, 6))
+    assert basins.stability(around, [6])["high"].max() < 0.6
+    assert basins.stability(around[:3], [2]).empty
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 12), st.integers(1, 3), st.integers(1, 13), st.integers(0, 999))
+def test_transition_counts_are_what_loops_find(records: int, chains: int, lag: int, seed: int) -> None:
+    labels = np.random.default_rng(seed).integers(0, 3, (records, chains))
+    counts = np.zeros((4, 4))
+    for c in range(chains):
+        for t in range(records - lag):
+            counts[labels[t, c], labels[t + lag, c]] += 1
+    assert np.array_equal(basins.transition_counts(labels, 4, lag), counts)
+
+
+SLOW = np.array([[0.97, 0.02, 0.01], [0.03, 0.9, 0.07], [0.01, 0.09, 0.9]])
+
+
+def test_time_scales_of_a_markov_chain_are_known_and_do_not_depend_on_the_lag() -> None:
+    true = -10 / np.log(np.sort(np.abs(np.linalg.eigvals(SLOW)))[::-1][1:])
+    found = basins.time_scales(markov(SLOW, 4000, 40), 3, [1, 2, 4, 8, 5000], every=10)
+    assert sorted(found["lag"].unique()) == [10, 20, 40, 80]
+    for order, scale in enumerate(true, start=1):
+        rows = found[found["order"] == order]
+        assert rows["time_scale"].to_numpy() == pytest.approx(scale, rel=0.1)
+        assert (rows["low"] <= rows["time_scale"]).all()
+        assert ((rows["low"] * 0.95 <= scale) & (scale <= rows["high"] * 1.05)).all()
+    assert found[found["order"] == 3][["time_scale", "low", "high"]].isna().all(axis=None)  # three states have two
+    held = []
+    for seed in range(30):
+        row = basins.time_scales(markov(SLOW, 600, 30, seed), 3, [2], every=10, resamples=60, seed=seed).iloc[0]
+        held.append(row["low"] <= true[0] <= row["high"])
+    assert stats.binomtest(sum(held), 30, 0.9).pvalue > 1e-3
+
+
+def test_lag_test_rejects_clusters_that_are_no_markov_chain() -> None:
+    """Four states, of which two that belong to different slow sets are put into one cluster: the time scale grows with the lag."""
+    slow = np.array([[0.66, 0.33, 0.01, 0], [0.33, 0.66, 0, 0.01], [0.01, 0, 0.66, 0.33], [0, 0.01, 0.33, 0.66]])
+    path = markov(slow, 4000, 20)
+    lumped = np.array([0, 1, 1, 2])[path]
+    rows = basins.time_scales(lumped, 3, [1, 4, 16], every=1, slowest=1, resamples=20)["time_scale"].to_numpy()
+    whole = basins.time_scales(path, 4, [1, 4, 16], every=1, slowest=1, resamples=20)["time_scale"].to_numpy()
+    assert whole == pytest.approx(-1 / np.log(0.98), rel=0.15)
+    assert rows[0] < 0.5 * rows[2]
+    assert rows[2] < 1.1 * whole[2]
+
+
+def test_clusters_that_are_never_entered_or_never_left_are_trimmed() -> None:
+    """A start that leads to the chain through a corridor, and a trap at its end: what is left is the chain's own time scale."""
+    path = markov(np.array([[0.9, 0.1], [0.2, 0.8]]), 3000, 20)
+    before, after = np.repeat([[3], [4]], 20, axis=1), np.repeat([[5], [5], [5]], 20, axis=1)
+    found = basins.time_scales(np.concatenate([before, path, after]), 7, [1], every=1, slowest=2, resamples=20)
+    assert found["time_scale"][0] == pytest.approx(-1 / np.log(0.7), rel=0.1)
+    assert np.isnan(found["time_scale"][1])
+    untrimmed = basins.transition_counts(np.concatenate([before, path, after]), 7, 1)[[0, 1, 5]][:, [0, 1, 5]]
+    moduli = np.sort(np.abs(np.linalg.eigvals(untrimmed / untrimmed.sum(axis=1, keepdims=True))))
+    assert -1 / np.log(moduli[1]) > 100  # the trap would be the slowest
+    nothing = basins.time_scales(np.zeros((9, 3), int), 2, [1, 2], every=1)
+    assert nothing["time_scale"].isna().all()
+    apart = np.array([[0, 2], [1, 3]] * 20)  # two chains that never meet: no time scale is finite
+    assert basins.time_scales(apart, 4, [1], every=1)["time_scale"].isna().all()
+    alone = basins.time_scales(path[:, :1], 2, [1], every=1)
+    assert alone["time_scale"].notna()[0]
+    assert alone[["low", "high"]].isna().all(axis=None)
+
+
+# Figures
+
+
+def test_calibration_and_shares_draw() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(200)
+    for table in (basins.reliability(scores, rng.random(200) < scores), basins.reliability(scores[:1], scores[:1] > 2)):
+        draw.calibration(table, "politics").draw_without_rendering()
+    draw.calibration(basins.reliability(scores, scores > 0.5).iloc[:0], "politics").draw_without_rendering()
+    names = ["politics", "sport", basins.NONE]
+    many = basins.shares(rng.integers(0, 3, (20, 4)), names, resamples=20).assign(source="chains")
+    one = basins.shares(rng.integers(0, 3, (20, 1)), names).assign(source="one chain")  # no interval
+    for tables in ([many, one], [one], [many.assign(share=0.0, low=0.0, high=0.0)]):
+        draw.topic_shares(pd.concat(tables), "politics").draw_without_rendering()
+
+
+def test_recurrence_draws_what_is_there() -> None:
+    inside = markov(np.array([[0.9, 0.1], [0.2, 0.8]]), 50, 8).astype(bool)
+    inside[:3] = False
+    full, empty = (basins.staying(basins.visits(path, 5)) for path in (inside, np.zeros_like(inside)))
+    cut = basins.staying(basins.visits(np.array([[0, 1, 1]], dtype=bool).T, 5))  # nobody has been seen to leave
+    for path, stays in (
+        (inside, {"a": full, "b": empty}),
+        (~inside, {"c": cut}),
+        (inside & False, {"b": empty}),
+        (inside, {}),
+    ):
+        passages = basins.first_passage(path, ["x"] * 4 + ["y"] * 4, 5)
+        figure = draw.recurrence(passages, stays, 10, "politics", 245)
+        figure.draw_without_rendering()
+        left, right = figure.axes
+        assert len(right.lines) == sum(len(curve) > 0 for curve in stays.values())
+        # An open mark where the median lies above the run, a filled one where it is known.
+        marks = [line.get_markerfacecolor() for line in left.lines]
+        assert [mark == "none" for mark in marks].count(True) == np.isinf(passages["median"]).sum()
+        assert {text.get_text() for text in left.texts} <= {f"{k} of 4" for k in range(5)}
+
+
+def test_maps_draw() -> None:
+    rng = np.random.default_rng(0)
+    points, path = rng.standard_normal((30, 2)), rng.standard_normal((12, 2)).cumsum(axis=0)
+    topics = ["politics", "sport", "food"] * 10
+    explained = np.array([0.3, 0.2])
+    draw.landscape_map(
+        points, topics, path, np.arange(12.0), [path, path[::-1]], [["food"] * 12, [basins.NONE] * 12], explained
+    ).draw_without_rendering()
+    # One record of one chain, and one passage.
+    draw.landscape_map(
+        points[:1], topics[:1], path[:1], np.zeros(1), [path[:1]], [["sport"]], explained
+    ).draw_without_rendering()
+
+
+def test_paths_draw_salad_in_grey_wherever_it_stands() -> None:
+    """Names are sorted, so that salad is among the topics and not the last of them."""
+    names = ["food", basins.NONE, "politics"]
+    labels = np.array([[0, 1], [1, 1], [2, 1]])
+    figure = draw.topic_paths(
+        {"cold": labels, "hot": labels[::-1]}, names, np.arange(3.0), ["food", "food"], basins.NONE
+    )
+    figure.draw_without_rendering()
+    legend = figure.legends[0]
+    shown = {
+        text.get_text(): to_rgb(patch.get_facecolor())
+        for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True)
+    }
+    grey = {name: max(colour) - min(colour) < 0.01 for name, colour in shown.items()}
+    assert grey == {"food": False, basins.NONE: True, "politics": False}
+    image = figure.axes[0].images[0]
+    assert image.to_rgba(labels.T)[0, 1][:3] == pytest.approx(shown[basins.NONE])
+    draw.topic_paths({"one": labels[:, :1]}, names, np.arange(3.0), ["food"], basins.NONE).draw_without_rendering()
+
+
+def test_moves_draw_also_where_nothing_moves() -> None:
+    path = markov(SLOW, 300, 6)
+    points = blobs([[0, 0], [5, 0]], [20, 20])
+    scales = basins.time_scales(path, 3, [1, 2], every=10, resamples=10)
+    none = basins.time_scales(path * 0, 3, [1, 2], every=10, resamples=10)
+    stable, unstable = basins.stability(points, [2, 3], repeats=2), basins.stability(points[:2], [2])
+    counts = basins.transition_counts(path, 3, 1)
+    assert counts.min() > 0
+    for drawn in (
+        draw.basin_moves(counts, ["a", "b", "c"], scales, stable, 10),
+        draw.basin_moves(np.diag([5.0, 3.0, 0.0]), ["a", "b", "c"], none, unstable, 10),
+        draw.basin_moves(np.zeros((2, 2)), ["a", "b"], basins.time_scales(path, 3, [9999], every=1), unstable, 10),
+    ):
+        drawn.draw_without_rendering()

@@ -1,0 +1,186 @@
+"""Shares, visits, dwell times and first passages are what loops find and what a two-state Markov chain must give."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from scipy import stats
+
+from glauber import basins
+
+ENTER, LEAVE = 0.02, 0.1  # per record, of the two-state chain: inside a sixth of the time, for ten records at a time
+SHARES_OF_CHAINS = ("comes at all", "leaves and comes back", "ends inside")
+
+
+def two_states(records: int, chains: int, seed: int = 0, inside: bool | None = None) -> NDArray[np.bool_]:
+    """A Markov chain that enters with probability `ENTER` and leaves with probability `LEAVE`, stationary if not told where to start."""
+    rng = np.random.default_rng(seed)
+    path = np.empty((records, chains), dtype=bool)
+    path[0] = rng.random(chains) < ENTER / (ENTER + LEAVE) if inside is None else inside
+    for t in range(1, records):
+        moves = rng.random(chains) < np.where(path[t - 1], LEAVE, ENTER)
+        path[t] = path[t - 1] ^ moves
+    return path
+
+
+def naive_visits(inside: NDArray[np.bool_], every: int) -> list[tuple[int, int, int, int, bool, bool]]:
+    rows = []
+    for chain in range(inside.shape[1]):
+        number, since = 0, None
+        for record in range(len(inside) + 1):
+            now = record < len(inside) and bool(inside[record, chain])
+            if now and since is None:
+                since = record
+            elif not now and since is not None:
+                cut = record == len(inside)
+                rows.append((chain, number, since * every, (record - cut - since) * every, cut, since == 0))
+                number, since = number + 1, None
+    return rows
+
+
+@settings(deadline=None, max_examples=60)
+@given(arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 4))), st.integers(1, 5))
+def test_visits_and_their_summary_are_what_loops_find(inside: NDArray[np.bool_], every: int) -> None:
+    found, rows = basins.visits(inside, every), naive_visits(inside, every)
+    assert list(found.itertuples(index=False, name=None)) == rows
+    chains = inside.shape[1]
+    per_chain = [[r for r in rows if r[0] == c] for c in range(chains)]
+    dwell = [np.mean([r[3] for r in own if not r[4]]) / 2 for own in per_chain if any(not r[4] for r in own)]
+    values: list[Any] = [inside.mean(axis=0), [len(own) for own in per_chain], [bool(own) for own in per_chain],
+                         [len(own) > 1 for own in per_chain], inside[-1], dwell]  # fmt: skip
+    table = basins.summary(inside, every, 2)
+    for (_, row), one in zip(table.iterrows(), values, strict=True):
+        sample = np.asarray(one, dtype=float)
+        assert row["chains"] == len(sample)
+        assert row["mean"] == pytest.approx(sample.mean() if len(sample) else np.nan, nan_ok=True)
+        if row["quantity"] in SHARES_OF_CHAINS:
+            # Clopper and Pearson: the beta quantiles.
+            hits, size = int(sample.sum()), len(sample)
+            low = stats.beta.ppf(0.025, hits, size - hits + 1) if hits else 0.0
+            high = stats.beta.ppf(0.975, hits + 1, size - hits) if hits < size else 1.0
+        else:
+            spread = sample.std(ddof=1) / len(sample) ** 0.5 if len(sample) > 1 else np.nan
+            half = stats.t.ppf(0.975, len(sample) - 1) * spread if len(sample) > 1 else np.nan
+            low, high = row["mean"] - half, row["mean"] + half
+        assert [row["low"], row["high"]] == pytest.approx([low, high], nan_ok=True)
+    shares = basins.shares(inside.astype(np.int64), ["out", "in"], resamples=20)
+    assert shares["share"].tolist() == pytest.approx([1 - inside.mean(), inside.mean()])
+    assert shares[["low", "high"]].isna().all(axis=None) == (chains == 1)
+
+
+def test_intervals_hold_the_known_share_dwell_and_number() -> None:
+    """Closed form: share 1/6, ten records a stay, and as many entries as exits."""
+    share, every, sweep, seeds = ENTER / (ENTER + LEAVE), 5, 10, 40
+    dwell = "mean dwell of ended visits (sweeps)"
+    true = {"share of time": share, "visits": share + 1999 * (1 - share) * ENTER, dwell: every / LEAVE / sweep}
+    covered = dict.fromkeys(true, 0)
+    tables = [basins.summary(two_states(2000, 60, seed), every, sweep).set_index("quantity") for seed in range(seeds)]
+    for name, known in true.items():
+        covered[name] = sum(table["low"][name] <= known <= table["high"][name] for table in tables)
+        assert stats.binomtest(covered[name], seeds, 0.94).pvalue > 1e-3, name
+    # One record too many in every stay would be seen.
+    off = true[dwell] + every / sweep
+    assert sum(table["low"][dwell] <= off <= table["high"][dwell] for table in tables) < seeds / 4
+    late = basins.summary(two_states(3, 400, inside=False), 1, 1).set_index("quantity")
+    assert late["low"]["comes at all"] < 1 - (1 - ENTER) ** 2 < late["high"]["comes at all"]
+
+
+def test_interval_of_a_share_covers_only_over_chains() -> None:
+    share = ENTER / (ENTER + LEAVE)
+    held: list[bool] = []
+    taken: list[bool] = []
+    for seed in range(150):
+        labels = two_states(150, 30, seed).astype(np.int64)
+        for given_labels, into in ((labels, held), (labels.reshape(1, -1), taken)):
+            row = basins.shares(given_labels, ["out", "in"], resamples=200, seed=seed).iloc[1]
+            into.append(row["low"] <= share <= row["high"])
+    assert stats.binomtest(sum(held), 150, 0.94).pvalue > 1e-3
+    assert np.mean(taken) < 0.7  # records taken for independent
+
+
+def test_shares_of_more_than_two_topics_add_up() -> None:
+    labels = np.array([[0, 2], [0, 2], [1, 2], [1, 0]])
+    found = basins.shares(labels, ["a", "b", "c", "d"])
+    assert found["share"].tolist() == [3 / 8, 2 / 8, 3 / 8, 0]
+    # Two chains: a resample is both or one of them twice.
+    assert found["low"].tolist() == [1 / 4, 0, 0, 0]
+    assert found["high"].tolist() == [1 / 2, 1 / 2, 3 / 4, 0]
+
+
+def test_staying_is_geometric_although_runs_are_short() -> None:
+    """Runs of 12 records against stays of 10 on average: what the end cuts is censored, and what began before has no entry."""
+    stays = basins.visits(two_states(12, 3000, inside=None), 5)
+    curve = basins.staying(stays)
+    true = (1 - LEAVE) ** (curve["time"].to_numpy() / 5)
+    seen = curve["time"].to_numpy() < 50
+    assert curve["survival"].to_numpy()[seen] == pytest.approx(true[seen], abs=0.08)
+    assert ((curve["low"] <= true) & (true <= curve["high"])).to_numpy()[seen].mean() > 0.8
+    taken = basins.staying(stays.assign(censored=False))  # cut stays taken as ended
+    off = np.abs(taken["survival"].to_numpy() - (1 - LEAVE) ** (taken["time"].to_numpy() / 5))
+    assert off.max() > 0.25
+    hand = basins.visits(np.array([[1, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1]], dtype=bool).T, 2)
+    assert hand["time"].tolist() == [2, 6, 6]
+    assert hand["entered"].tolist() == [0, 4, 14]
+    assert hand["censored"].tolist() == [False, False, True]
+    assert hand["born"].tolist() == [True, False, False]
+    assert basins.staying(hand)["time"].tolist() == [6]
+    assert basins.staying(hand)["survival"].tolist() == [0.5]
+
+
+def test_first_passage_is_geometric_by_origin() -> None:
+    near, far = two_states(200, 400, 1, inside=False), two_states(200, 100, 2, inside=False)[:20]
+    found = basins.first_passage(near, ["near"] * 400, 3).iloc[0]
+    assert found["low"] <= 3 * np.log(0.5) / np.log(1 - ENTER) <= found["high"]
+    assert found["reached"] == pytest.approx(1 - (1 - ENTER) ** 199, abs=0.02)
+    short = basins.first_passage(far, ["far"] * 60 + ["further"] * 40, 3).set_index("origin")
+    assert short["chains"].to_dict() == {"far": 60, "further": 40}
+    for origin, part in (("far", far[:, :60]), ("further", far[:, 60:])):
+        assert short["reached"][origin] == pytest.approx(part.any(axis=0).mean())
+    assert short["median"].tolist() == [np.inf, np.inf]  # below a half came within the run
+    assert np.median(np.where(far.any(axis=0), far.argmax(axis=0), 19)) == 19
+
+
+@settings(deadline=None, max_examples=40)
+@given(arrays(bool, (7, 5)))
+def test_medians_of_first_passages_are_those_of_sorted_times(inside: NDArray[np.bool_]) -> None:
+    """All censored times are the length of the run, so that the median is read off the sorted times."""
+    first = [next((t for t in range(7) if inside[t, c]), None) for c in range(5)]
+    row = basins.first_passage(inside, ["any"] * 5, 4).iloc[0]
+    third = sorted(np.inf if t is None else 4 * t for t in first)[2]
+    assert row["median"] == third
+    assert row["reached"] == pytest.approx(np.mean([t is not None for t in first]))
+
+
+def test_never_always_and_one_chain() -> None:
+    never, always = np.zeros((6, 3), dtype=bool), np.ones((6, 3), dtype=bool)
+    assert basins.visits(never, 2).empty
+    assert basins.staying(basins.visits(never, 2)).empty
+    assert list(basins.staying(basins.visits(never, 2))) == ["time", "survival", "low", "high"]
+    assert basins.summary(never, 2, 4)["mean"].tolist()[:5] == [0] * 5
+    stays = basins.visits(always, 2)
+    assert stays["time"].tolist() == [10, 10, 10]
+    assert stays["censored"].all()
+    assert stays["born"].all()
+    assert basins.staying(stays).empty
+    assert basins.summary(always, 2, 4)["mean"].tolist()[:5] == [1, 1, 1, 0, 1]
+    for path in (never, always):
+        dwell = basins.summary(path, 2, 4).iloc[5]
+        assert dwell[["mean", "low", "high"]].isna().all()
+        assert dwell["chains"] == 0
+    cut = basins.visits(np.array([[0, 1, 1], [0, 0, 1]], dtype=bool).T, 2)
+    assert basins.staying(cut)["survival"].tolist() == [1.0]  # all cut: nobody has been seen to leave
+    passage = basins.first_passage(np.concatenate([never, always], axis=1), ["x"] * 3 + ["y"] * 3, 2).set_index(
+        "origin"
+    )
+    assert passage["reached"].tolist() == [0, 1]
+    assert passage["median"].tolist() == [np.inf, 0]
+    lone = two_states(300, 1, 3)
+    alone = basins.summary(lone, 1, 1).set_index("quantity")[["low", "high"]]
+    assert alone.loc[["share of time", "visits"]].isna().all(axis=None)
+    assert alone.loc[list(SHARES_OF_CHAINS)].notna().all(axis=None)  # one chain is one trial
+    assert basins.summary(lone, 1, 1)["mean"][0] == lone.mean()
+    assert basins.shares(lone.astype(int), ["out", "in"])[["low", "high"]].isna().all(axis=None)
