@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from .checks import reals
 from .errors import ParameterError
 from .models import Conditionals
 from .randomness import Draws
@@ -68,18 +69,19 @@ def init(model: Conditionals, states: ArrayLike | torch.Tensor) -> State:
     Raises
     ------
     ParameterError
-        If the shape is wrong or an id is not in the vocabulary.
+        If the shape is wrong, or an id is no whole number or not in the vocabulary.
     """
-    tokens = torch.as_tensor(np.asarray(states) if not isinstance(states, torch.Tensor) else states)
-    if tokens.ndim != 2 or 0 in tokens.shape:
-        raise ParameterError(f"states have shape {tuple(tokens.shape)}: give one row of n tokens per chain")
-    outside = np.setdiff1d(tokens.cpu().numpy(), model.vocabulary)
+    given = reals("states", states)
+    if given.ndim != 2 or 0 in given.shape:
+        raise ParameterError(f"states have shape {given.shape}: give one row of n tokens per chain")
+    outside = np.setdiff1d(given, model.vocabulary)
     if len(outside):
-        raise ParameterError(
-            f"token id {int(outside[0])} is special or outside the vocabulary: give ids the chain may emit"
-        )
+        whole = float(outside[0]).is_integer()
+        fault = "special or outside the vocabulary" if whole else "no whole number"
+        token = int(outside[0]) if whole else float(outside[0])
+        raise ParameterError(f"token id {token} is {fault}: give ids the chain may emit")
     # A copy: the caller's array stays the caller's.
-    return State(tokens.to(device=model.device, dtype=torch.long, copy=True), 0)
+    return State(torch.from_numpy(given.astype(np.int64)).to(model.device), 0)
 
 
 def step(model: Conditionals, state: State, temperature: torch.Tensor, draws: Draws) -> tuple[State, Info]:

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from .checks import reals, shown
 from .errors import ParameterError
 
 with warnings.catch_warnings():
@@ -41,8 +42,10 @@ def diagnose(observables: Mapping[Hashable, ArrayLike | xr.DataArray] | xr.Datas
     Raises
     ------
     ParameterError
-        If an observable has another shape.
+        If an observable has another shape or holds what is no number.
     """
+    if not isinstance(observables, Mapping):
+        raise ParameterError(f"observables = {shown(observables)} are refused: give a mapping of names to arrays")
     return pd.DataFrame([{"observable": str(name), **_row(_values(name, v))} for name, v in observables.items()])
 
 
@@ -52,7 +55,7 @@ def _values(name: Hashable, given: ArrayLike | xr.DataArray) -> NDArray[np.float
         if "chain" not in given.dims:
             raise ParameterError(f"observable {name!r} has dimensions {given.dims}: give chain and one more")
         given = given.transpose("chain", ...).to_numpy()
-    values = np.asarray(given, dtype=np.float64)
+    values = reals(f"observable {name!r}", given, "biuf").astype(np.float64)
     if values.ndim != 2 or 0 in values.shape:
         raise ParameterError(f"observable {name!r} has shape {values.shape}: give one row of draws per chain")
     return values

@@ -109,11 +109,12 @@ def leave_bound(
 
 
 def escape_bound(margin: ArrayLike, temperature: ArrayLike, vocabulary: int) -> NDArray[np.float64]:
-    """The theorem's lower bound ``exp(m / tau) / (|V| - 1)`` on the mean escape time, in steps.
+    """The theorem's lower bound ``exp(m / tau) / (|V| - 1)`` on the mean escape time, in steps; infinite past floating point.
 
     Parameters
     ----------
     margin, temperature, vocabulary
         As for `leave_bound`.
     """
-    return np.asarray(1.0 / leave_bound(margin, temperature, vocabulary))
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(1.0 / leave_bound(margin, temperature, vocabulary))

@@ -7,13 +7,23 @@ parameters hands its names over to `validate`, which refuses what it does not kn
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from .errors import ParameterError
 
 Count = Annotated[int, Field(ge=1)]
 # Far outside of this range logits over temperature lose their digits, or all differences between them.
 Temperature = Annotated[float, Field(ge=1e-4, le=1e6, allow_inf_nan=False)]
+
+
+def _distinct(values: list[float]) -> list[float]:
+    if len(set(values)) < len(values):
+        raise ValueError("give each value once")
+    return values
+
+
+# A grid: at two temperatures or more, each once.
+Temperatures = Annotated[list[Temperature], Field(min_length=2), AfterValidator(_distinct)]
 # What IPython itself puts into a notebook's namespace.
 KERNEL_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open", "papermill", "PAPERMILL_OUTPUT_PATH"}
 
@@ -73,7 +83,7 @@ def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
     Raises
     ------
     ParameterError
-        Naming the first unknown, missing or wrong parameter.
+        Naming the first unknown, missing or wrong parameter, or what several of them together do wrong.
     """
     given = {
         name: value
@@ -90,7 +100,13 @@ def validate(kind: type[P], namespace: Mapping[str, Any]) -> P:
         elif first["type"] == "missing":
             message = f"parameter {name!r} is missing: give it a value"
         else:
-            message = f"parameter {name} = {first['input']!r} is refused: {_lower(first['msg'])}"
+            reason = _lower(first["msg"].removeprefix("Value error, "))
+            # A validator of the whole model has no place; its sentence names the parameters.
+            message = (
+                f"parameter {name} = {first['input']!r} is refused: {reason}"
+                if name
+                else f"parameters are refused: {reason}"
+            )
         raise ParameterError(message) from None
 
 

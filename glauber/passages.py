@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from .checks import whole
 from .errors import PassageError
 
 EMBEDDED = Path(__file__).parents[1] / "data" / "passages.jsonl"
@@ -58,7 +59,7 @@ def read_passages(source: str = "embedded") -> Iterator[Passage]:
     Raises
     ------
     PassageError
-        If the source is unknown, missing, not UTF-8, or a line is malformed.
+        If the source is unknown, missing, empty, not UTF-8, or a line is malformed.
     """
     if source == "ms-marco":
         return _ms_marco()
@@ -75,25 +76,36 @@ def read_passages(source: str = "embedded") -> Iterator[Passage]:
 def _lines(path: Path) -> Iterator[Passage]:
     parse = {".jsonl": _from_json, ".tsv": _from_tsv, ".txt": _from_text}[path.suffix]
     with path.open(encoding="utf-8-sig") as file:  # Windows editors put a byte-order mark first
+        found = False
         try:
             for number, line in enumerate(file, start=1):
                 if line.strip():
+                    found = True
                     yield parse(line.rstrip("\r\n"), f"{path.name}:{number}")
         except UnicodeDecodeError as error:
             raise PassageError(
                 f"passages file {path.name!r} is not UTF-8 ({error.reason}): convert it first"
             ) from error
+    if not found:
+        raise PassageError(f"passages file {path.name!r} is empty: give one with at least one passage")
 
 
 def _from_json(line: str, where: str) -> Passage:
     try:
         fields = json.loads(line)
-        name, topic, text = fields.get("id", where), fields.get("topic", ""), fields["text"]
+        name, topic, text = str(fields.get("id", where)), str(fields.get("topic", "")), fields["text"]
+        f"{name}{topic}{text}".encode()
+    except UnicodeEncodeError as error:
+        raise PassageError(f"{where} holds half a character ({error.object[error.start]!r}): mend that line") from error
+    except RecursionError as error:
+        raise PassageError(f"{where} is nested too deeply to be read: mend that line") from error
     except (json.JSONDecodeError, KeyError, AttributeError) as error:
         raise PassageError(f"{where} is not a JSON object with a field 'text': mend that line") from error
+    except ValueError as error:  # Python converts no longer ones
+        raise PassageError(f"{where} holds a number of thousands of digits: write it as text, in quotes") from error
     if not isinstance(text, str):  # null would become the passage "None"
         raise PassageError(f"{where} has {text!r} in its field 'text', which is no text: mend that line")
-    return Passage(str(name), str(topic), text)
+    return Passage(name, topic, text)
 
 
 def _from_tsv(line: str, where: str) -> Passage:
@@ -138,9 +150,12 @@ def starting_states(
 
     Raises
     ------
+    ParameterError
+        If ``n`` or ``count`` is no whole number from 1.
     PassageError
         If the source ends before ``count`` long enough passages are found.
     """
+    n, count = whole("n", n), whole("count", count)
     states, rows, too_short = [], [], 0
     for passage in passages:
         ids, dropped = encode(passage.text)

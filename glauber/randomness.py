@@ -12,9 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .checks import shown, whole
 from .errors import ParameterError
 
 WORDS = 4  # 64-bit words that one Philox counter value yields
+LARGEST = 2**64 - 1  # seed or index
 BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
@@ -63,12 +65,12 @@ class Streams:
     Raises
     ------
     ParameterError
-        If the seed or a chain index is negative or does not fit 64 bits.
+        If the seed or a chain index is no whole number, negative, or does not fit 64 bits.
     """
 
     def __init__(self, seed: int, chains: Sequence[int], n: int, block: int = 256) -> None:
-        check_keys(seed, chains)
-        self.seed, self.chains, self.n, self.block = seed, tuple(int(c) for c in chains), n, block
+        self.seed, self.chains = check_keys(seed, chains)
+        self.n, self.block = n, block
         self._start = -1
         self._words = np.empty((0, 0, WORDS), dtype=np.uint64)
 
@@ -89,18 +91,19 @@ class Streams:
         return np.asarray(self._words[step - start])
 
 
-def check_keys(seed: int, chains: Sequence[int]) -> None:
-    """Refuse what does not fit the 64-bit keys of the streams.
+def check_keys(seed: int, chains: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    """Seed and indices as the 64-bit keys of the streams.
 
     Raises
     ------
     ParameterError
-        If the seed or a chain index is negative or does not fit 64 bits.
+        If the seed or an index is no whole number, negative, or does not fit 64 bits.
     """
-    if not 0 <= seed < 2**64:
-        raise ParameterError(f"seed {seed} does not fit 64 bits: give an integer from 0 to 2**64 - 1")
-    if any(not 0 <= chain < 2**64 for chain in chains):
-        raise ParameterError("a chain index is negative or does not fit 64 bits: number the chains from 0")
+    try:
+        index = tuple(np.asarray(chains) if hasattr(chains, "__array__") else chains)
+    except TypeError:
+        raise ParameterError(f"stream indices = {shown(chains)} are refused: give a sequence, one for each") from None
+    return whole("seed", seed, 0, LARGEST), tuple(whole("stream index", c, 0, LARGEST) for c in index)
 
 
 def block(seed: int, chain: int, start: int, steps: int, n: int) -> Draws:

@@ -4,12 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from pandas.io.formats.style import Styler
+from scipy import stats
 
-from .errors import GlauberError
+from .errors import GlauberError, ParameterError
 
 PAPER = Path(__file__).parents[1] / "data" / "paper.csv"
+# Columns of the table that `make bench` writes, those that the page on speed reads.
+BENCH = (
+    "model", "n", "chains", "temperature", "repetitions", "engine", "low", "high", "quantity", "value", "unit", "machine",
+    "threads", "measured", "torch",
+)  # fmt: skip
 
 
 def table(
@@ -35,6 +43,44 @@ def interval(row: "pd.Series[float]", form: str = "{:.3f}", value: str = "estima
     return f"{form.format(row[value])} [{form.format(row['low'])}, {form.format(row['high'])}]"
 
 
+def mean_interval(values: ArrayLike, level: float = 0.95) -> "pd.Series[float]":
+    """Mean of independent values with Student's interval: ``estimate``, ``low``, ``high``; NaN limits for one value."""
+    sample = np.asarray(values, dtype=np.float64)
+    half = np.nan
+    if len(sample) > 1:
+        half = float(stats.t.ppf((1 + level) / 2, len(sample) - 1) * stats.sem(sample))
+    mean = float(sample.mean())
+    return pd.Series({"estimate": mean, "low": mean - half, "high": mean + half})
+
+
+def round_up(value: float, digits: int = 0) -> float:
+    """The next number of so many decimals that is not below ``value``: for bounds, which rounding must not make false."""
+    return float(np.ceil(value * 10**digits) / 10**digits)
+
+
+def read_results(path: str) -> pd.DataFrame:
+    """The table that ``make bench`` writes.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such file, or it is another one.
+    """
+    if not Path(path).is_file():
+        raise ParameterError(
+            f"results = {path!r}: no such file; run make bench, or give the path from the repository's root"
+        )
+    try:
+        measured = pd.read_csv(path)
+        missing = [column for column in BENCH if column not in measured]
+    except ValueError:  # pandas' own errors and those of the encoding are of this kind
+        missing = list(BENCH)
+    if missing or measured.empty:
+        lacks = f"it lacks {', '.join(missing)}" if missing else "it is empty"
+        raise ParameterError(f"results = {path!r} is no table of make bench: {lacks}")
+    return measured
+
+
 def beside_paper(ours: Mapping[str, pd.DataFrame], paper: Mapping[str, str], column: str) -> pd.DataFrame:
     """Our statistics, one source a row, with the paper's printed figure in a last column of its own.
 
@@ -52,8 +98,8 @@ def beside_paper(ours: Mapping[str, pd.DataFrame], paper: Mapping[str, str], col
         cells = {"source": source}
         for _, row in summary.iterrows():
             head = f"{row['statistic']} ({row['unit']})" if row["unit"] else str(row["statistic"])
-            tiny = 0 < abs(row["estimate"]) < 1e-3
-            cells[head] = interval(row, "{:.0e}" if tiny else "{:.3f}")
+            tiny, share = 0 < abs(row["estimate"]) < 1e-3, str(row["statistic"]).startswith("share")
+            cells[head] = interval(row, "{:.2%}" if share else "{:.0e}" if tiny else "{:.3f}")
         rows.append(cells)
     rows += [{"source": source, column: figure} for source, figure in paper.items()]
     return pd.DataFrame(rows).fillna("–")

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import engines
 from .chain import State
+from .checks import whole
 from .engines import Chunk, Setup
 from .errors import RunError
 from .progress import Progress
@@ -69,9 +70,9 @@ def run(
         cannot be written. Nothing is overwritten then.
     """
     given = engines.setup(model, states, temperature, seed, chains)
-    engines.check_steps(steps, record_every)
+    steps, record_every, _ = engines.check_steps(steps, record_every)
     advance = engines.advance(engine)
-    chunk = -(-max(1, chunk) // record_every) * record_every
+    chunk = -(-whole("chunk", chunk) // record_every) * record_every
     folder = Path(directory)
     identity = _identity(given, steps, record_every, chunk, engine)
     try:

@@ -93,6 +93,7 @@ from glauber.report import table
 started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
+lm.check_length(p.n)
 embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
 labelled = list(read_passages("embedded"))
 if p.topic not in {passage.topic for passage in labelled}:
@@ -412,7 +413,7 @@ table(
 )
 
 # %% tags=["hide-input"]
-recurring = basins.templates(quiet, begin.table["id"].tolist(), lm.text.decode)
+recurring = basins.templates(quiet, begin.table["id"].tolist())
 glue("templates", len(recurring), display=False)
 glue("template-starts", int(recurring["starts"].max()) if len(recurring) else 0, display=False)
 table(

@@ -73,11 +73,12 @@ from glauber import coupling, figures, survival
 from glauber.figures import contraction as draw
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
-from glauber.report import table
+from glauber.report import interval, mean_interval, round_up, table
 
 started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
+lm.check_length(p.n)
 begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
 taus = p.temperature * np.geomspace(0.5, 16, 11)
 glue("model", p.model, display=False)
@@ -103,18 +104,38 @@ decay = con.by_distance(influence)
 near = decay[(decay["distance"] == 1) & np.isclose(decay["temperature"], p.temperature)]
 far = decay[(decay["distance"] == p.n // 2) & np.isclose(decay["temperature"], p.temperature)]
 glue("near-largest", float(near["largest"].max()), display=False)
-glue("near-mean", float(near.set_index("scheme")["mean"]["top"]), display=False)
 glue("far-largest", float(far["largest"].max()), display=False)
-glue("far-mean", float(far.set_index("scheme")["mean"]["top"]), display=False)
 glue("far-distance", p.n // 2, display=False)
+
+
+def mean_at(influence, temperature, distance=None):
+    """Mean influence of the model's likeliest tokens, with an interval over passages."""
+    each = con.by_context(influence, distance)
+    each = each[(each["scheme"] == "top") & np.isclose(each["temperature"], temperature)]
+    return mean_interval(each["mean"])
+
+
+near_mean, far_mean = (mean_at(influence, p.temperature, distance) for distance in (1, p.n // 2))
+glue("near-mean", interval(near_mean), display=False)
+glue("far-mean", interval(far_mean), display=False)
+
+
+def ratio(far_value, near_value):
+    """How much of a value is left, in words."""
+    return f"{far_value / near_value:.0%}" if near_value > 0 else "an undefined share"
+
+
+glue("mean-left", ratio(far_mean["estimate"], near_mean["estimate"]), display=False)
+glue("largest-left", ratio(far["largest"].max(), near["largest"].max()), display=False)
 glue("laws", len(begin.states) * (p.substitutions + 1) * 3 * p.n * (p.n - 1), display=False)
 figure = draw.influence_map(influence, decay, p.temperature)
 glue("figure-influence", figure)
 
 # %% [markdown]
 # At $\tau$ = {glue:text}`tau` the largest total variation found is {glue:text}`near-largest:.2f` between neighbours and
-# {glue:text}`far-largest:.2f` at distance {glue:text}`far-distance`; with one of the model's likeliest tokens put in, the mean
-# is {glue:text}`near-mean:.3f` and {glue:text}`far-mean:.4f`. Influence is local on average, and less so at its largest.
+# {glue:text}`far-largest:.2f` at distance {glue:text}`far-distance`, {glue:text}`largest-left` of it; with one of the model's likeliest
+# tokens put in, the mean is {glue:text}`near-mean` and {glue:text}`far-mean` (95 % Student intervals over {glue:text}`passages`
+# passages, {glue:text}`substitutions` tokens at each position), {glue:text}`mean-left` of it.
 # These are {glue:text}`laws:,.0f` laws in all, and every "largest" is a lower bound on $c_{ij}$: other texts may do more.
 #
 # ## The sum of influences
@@ -126,23 +147,23 @@ typical = found[found["scheme"] == "top"]
 cross_mean = con.crossing(typical["temperature"], typical["mean"])
 cross_random = con.crossing(taus, found.loc[found["scheme"] == "uniform", "columns"])
 at_tau = found[np.isclose(found["temperature"], p.temperature)].set_index("scheme")
-glue("crossing", f"{cross.temperature:.2f}" if not cross.reason else f"none ({cross.reason})", display=False)
-glue(
-    "crossing-mean",
-    f"{cross_mean.temperature:.2f}" if not cross_mean.reason else f"none ({cross_mean.reason})",
-    display=False,
-)
-glue(
-    "crossing-random",
-    f"{cross_random.temperature:.2f}" if not cross_random.reason else f"none ({cross_random.reason})",
-    display=False,
-)
+
+
+def where(found):
+    """At how many temperatures of the grid the value is 1 or more, and up to which."""
+    of = f"of the {len(taus)} temperatures of the grid"
+    return f"{found.count} {of}, the largest of them τ = {found.last:.3g}" if found.count else f"none {of}"
+
+
+glue("above-one", where(cross), display=False)
+glue("above-one-random", where(cross_random), display=False)
+glue("above-one-mean", where(cross_mean), display=False)
 glue("alpha-tau", float(at_tau.loc["all", "columns"]), display=False)
 glue("rows-tau", float(at_tau.loc["all", "rows"]), display=False)
 glue("gain-greedy", float(at_tau.loc["greedy", "gain"]), display=False)
 glue("gain-top", float(at_tau.loc["top", "gain"]), display=False)
 glue("gain-all", float(at_tau.loc["all", "gain"]), display=False)
-figure = draw.alpha_curves(found, cross.temperature)
+figure = draw.alpha_curves(found, cross.last)
 glue("figure-alpha", figure)
 
 # %% tags=["hide-input"]
@@ -162,42 +183,43 @@ table(shown, {"temperature": "{:.3g}", **dict.fromkeys(shown.columns[1:], "{:.3f
 # At $\tau$ = {glue:text}`tau` the search shows $\alpha \ge$ {glue:text}`alpha-tau:.2f` (columns, which is what the theorem asks
 # for; the largest row sum found is {glue:text}`rows-tau:.2f`). Relative to random tokens, greedy search changes the value found
 # by {glue:text}`gain-greedy:+.0%`, the model's likeliest by {glue:text}`gain-top:+.0%`, and all three together by
-# {glue:text}`gain-all:+.0%`. The largest value found falls below 1 at $\tau$ = {glue:text}`crossing`; with random tokens alone
-# it would have been {glue:text}`crossing-random`, and the mean influence of a likely token falls below 1 at
-# {glue:text}`crossing-mean`. Below the crossing, the theorem certainly does not apply. Above it **nothing is certified**: a
-# better search could find a larger $\alpha$, and the gap between the searches shows that it matters.
+# {glue:text}`gain-all:+.0%`. A value of 1 or more was found at {glue:text}`above-one`; at these temperatures the theorem
+# certainly does not apply. With random tokens alone it was {glue:text}`above-one-random`, and the mean influence of a likely token
+# is 1 or more at {glue:text}`above-one-mean`. At every other temperature **nothing is certified**: a better search could find a
+# larger $\alpha$, as the gap between the searches shows, and $\alpha$ need not be monotone between the points of the grid.
 #
 # ## Longer texts
 #
-# The sum runs over $n - 1$ positions, but influence decays with distance. The texts are cut to shorter lengths, and at each
+# The sum runs over $n - 1$ positions; how it grows with $n$ depends on how influence changes with distance. The texts are cut to shorter lengths, and at each
 # length {glue:text}`length-columns` positions $j$ or fewer are tried against all $i$.
 
 # %% tags=["hide-input"]
 lengths = sorted({max(2, p.n // 4), max(2, p.n // 2), p.n})
 few = taus[[np.abs(taus - p.temperature * factor).argmin() for factor in (0.5, 1, 2, 4)]]
-parts = []
+parts, mean_by_length = [], {}
 for length in lengths:
     cut = con.measure(
         lm, begin.states[:, :length], temperatures=few, substitutions=p.substitutions, schemes=["top"],
         columns=min(p.columns, length), seed=p.seed,
     )  # fmt: skip
     parts.append(con.alpha(cut).assign(n=length))
+    mean_by_length[length] = mean_at(cut, p.temperature)
 by_length = pd.concat(parts)
 ends = by_length[np.isclose(by_length["temperature"], p.temperature)].set_index("n")
 glue("length-columns", p.columns, display=False)
 glue("length-short", lengths[0], display=False)
 glue("length-alpha-short", float(ends.loc[lengths[0], "columns"]), display=False)
 glue("length-alpha-long", float(ends.loc[lengths[-1], "columns"]), display=False)
-glue("length-mean-short", float(ends.loc[lengths[0], "mean"]), display=False)
-glue("length-mean-long", float(ends.loc[lengths[-1], "mean"]), display=False)
+glue("length-mean-short", interval(mean_by_length[lengths[0]]), display=False)
+glue("length-mean-long", interval(mean_by_length[lengths[-1]]), display=False)
 figure = draw.alpha_by_length(by_length)
 glue("figure-length", figure)
 
 # %% [markdown]
 # From $n$ = {glue:text}`length-short` to {glue:text}`n`, at $\tau$ = {glue:text}`tau`, the lower bound on $\alpha$ goes from
 # {glue:text}`length-alpha-short:.2f` to {glue:text}`length-alpha-long:.2f` and the mean influence from
-# {glue:text}`length-mean-short:.3f` to {glue:text}`length-mean-long:.3f`. All are with the model's likeliest tokens, the
-# same number of them at each length.
+# {glue:text}`length-mean-short` to {glue:text}`length-mean-long` (95 % Student intervals over {glue:text}`passages` passages; a
+# lower bound has none). All are with the model's likeliest tokens, the same number of them at each length.
 #
 # ## A certificate
 #
@@ -213,7 +235,7 @@ sample = np.random.default_rng(p.seed)
 contexts = np.repeat(begin.states, 4, axis=0)
 spread = con.oscillations(lm64, contexts, sample.integers(0, p.n, len(contexts)))
 tokens = lm.text.tokens([certificate.first, certificate.second])
-glue("bound", certificate.bound, display=False)
+glue("bound", round_up(certificate.bound, 1), display=False)
 glue("width", certificate.width, display=False)
 glue("norm", "LayerNorm" if certificate.centred else "RMSNorm", display=False)
 glue("first", tokens[0], display=False)
@@ -222,19 +244,22 @@ glue("vocabulary", len(lm.vocabulary), display=False)
 glue("seen", float(spread.max()), display=False)
 glue("seen-share", float(spread.max()) / certificate.bound, display=False)
 glue("seen-pairs", len(spread), display=False)
-glue("tau-cert", certified, display=False)
-glue("alpha-cert-tau", con.alpha_cert(p.temperature, certificate.bound, p.n), display=False)
-glue("steps-twice", con.t_mix_bound(p.n, con.alpha_cert(2 * certified, certificate.bound, p.n), p.eps), display=False)
-rows = [(size, con.tau_cert(certificate.bound, size)) for size in (2, 3, 4, 8, 16, 32, 64, 128)]
+# Whatever is certified is rounded up. At n = 2 every temperature is certified, and the bound is quoted at B.
+quoted = round_up(2 * certified if certified > 0 else max(certificate.bound, 1.0))
+steps_quoted = con.t_mix_bound(p.n, con.alpha_cert(quoted, certificate.bound, p.n), p.eps)
+glue("tau-cert", f"{round_up(certified):,.0f}", display=False)
+glue("tau-quoted", f"{quoted:,.0f}", display=False)
+glue("steps-quoted", f"{round_up(steps_quoted):,.0f}", display=False)
+rows = [(size, round_up(con.tau_cert(certificate.bound, size), 1)) for size in (2, 3, 4, 8, 16, 32, 64, 128)]
 table(pd.DataFrame(rows, columns=["n", "certified temperature"]), {"certified temperature": "{:,.1f}"})
 
 # %% [markdown]
 # For *{glue:text}`model`* (a {glue:text}`norm` of width {glue:text}`width`, {glue:text}`vocabulary:,.0f` tokens)
-# $B$ = {glue:text}`bound:.1f` nats, attained by the pair *{glue:text}`first`* and *{glue:text}`second`*. The
+# $B$ is at most {glue:text}`bound:.1f` nats, attained by the pair *{glue:text}`first`* and *{glue:text}`second`*. The
 # largest oscillation among {glue:text}`seen-pairs:,.0f` pairs of contexts of the passages is {glue:text}`seen:.1f` nats,
 # {glue:text}`seen-share:.0%` of it. At $n$ = {glue:text}`n` the chain therefore provably mixes in $O(n \log n)$ steps for
-# every $\tau >$ {glue:text}`tau-cert:.0f`; at twice that temperature it is within {glue:text}`eps` of equilibrium after
-# {glue:text}`steps-twice:.0f` steps, from every start.
+# every $\tau >$ {glue:text}`tau-cert`; at $\tau$ = {glue:text}`tau-quoted` it is within {glue:text}`eps` of equilibrium after
+# {glue:text}`steps-quoted` steps, from every start. Certified figures are rounded up.
 #
 # ## Between the two: chains that meet
 #
@@ -258,15 +283,34 @@ points = survival.medians(coupled[["temperature", "time", "censored"]].to_datafr
 glue("pairs", len(couples), display=False)
 glue("steps", p.steps, display=False)
 glue("censored", float(points["censored"].mean()), display=False)
+
+
+def median_steps(row):
+    """A median meeting time with its interval; what lies above the budget is only known to."""
+    if not np.isfinite(row["median"]):
+        return f"over {row['budget']:.0f} steps"
+    unknown = f"over {row['budget']:.0f}" if row["censored"] else "unknown"
+    low, high = (f"{row[end]:.0f}" if np.isfinite(row[end]) else unknown for end in ("low", "high"))
+    return f"{row['median']:.0f} steps [{low}, {high}]"
+
+
 met = points[np.isfinite(points["median"])]
 lost = points[~np.isfinite(points["median"])]
-scale = p.n * np.log(p.n)
-glue("hot-tau", float(points["temperature"].iloc[-1]), display=False)
-glue("hot-median", f"{points['median'].iloc[-1]:.0f}" if len(met) else f"over {p.steps}", display=False)
-glue("hot-scale", f"{points['median'].iloc[-1] / scale:.1f}" if len(met) else "more than can be told", display=False)
-glue("cold-met", f"{met['temperature'].iloc[0]:.2f}" if len(met) else "none of the grid", display=False)
-glue("cold-median", f"{met['median'].iloc[0]:.0f}" if len(met) else f"over {p.steps}", display=False)
-glue("lost", f"{lost['temperature'].max():.2f} and below" if len(lost) else "none of the grid", display=False)
+hottest = points.iloc[-1]
+glue("hot-tau", float(hottest["temperature"]), display=False)
+scaled = f", {hottest['median'] / (p.n * np.log(p.n)):.1f} times n log n" if np.isfinite(hottest["median"]) else ""
+glue("hot-median", median_steps(hottest) + scaled, display=False)
+glue("collector", p.n * float((1 / np.arange(1, p.n + 1)).sum()), display=False)
+differing = (begin.states[couples[:, 0]] != begin.states[couples[:, 1]]).mean()
+glue("differing", f"{differing:.0%}", display=False)
+cold = f"τ = {met['temperature'].iloc[0]:.3g} (there after {median_steps(met.iloc[0])})" if len(met) else "none of them"
+glue("cold-met", cold, display=False)
+glue(
+    "lost",
+    "τ = " + ", ".join(f"{tau:.3g}" for tau in lost["temperature"]) if len(lost) else "none of them",
+    display=False,
+)
+glue("meeting-taus", len(points), display=False)
 table(
     points.rename(columns={"count": "pairs"}).replace(np.inf, np.nan),
     {
@@ -281,31 +325,34 @@ table(
 )
 
 # %% tags=["hide-input"]
-hot = np.geomspace(1.02 * certified, 20 * certified, 60) if certified > 0 else taus
+lowest = 1.02 * certified if certified > 0 else max(certificate.bound, 1.0) / 40
+hot = np.geomspace(lowest, 20 * max(certified, lowest), 60)
 bounds = pd.DataFrame(
     {
         "temperature": hot,
         "steps": [con.t_mix_bound(p.n, con.alpha_cert(tau, certificate.bound, p.n), p.eps) for tau in hot],
     }
 )
-figure = draw.two_sided(points, bounds, certified, cross.temperature)
+figure = draw.two_sided(points, bounds, certified, cross.last)
 glue("figure-sides", figure)
 
 # %% [markdown]
 # Medians are Kaplan-Meier estimates with 95 % intervals. A dash, or an open triangle in the figure, stands for a value above the
-# budget; percentages are the censored share.
-# {glue:text}`censored:.0%` of all runs are censored. The median pair meets within the budget down to
-# $\tau$ = {glue:text}`cold-met` (there after {glue:text}`cold-median` steps) and fails to at $\tau$ = {glue:text}`lost`. At
-# $\tau$ = {glue:text}`hot-tau:g` the median is {glue:text}`hot-median` steps, {glue:text}`hot-scale` times $n \log n$: no
-# chain can be much faster, since every position must be redrawn at least once.
+# budget (a dash also for a limit that so few pairs do not give); percentages are the censored share.
+# {glue:text}`censored:.0%` of all runs are censored. Of {glue:text}`meeting-taus` temperatures, the lowest at which the median pair meets
+# within the budget is {glue:text}`cold-met`; it fails to at {glue:text}`lost`. At
+# $\tau$ = {glue:text}`hot-tau:g` the median is {glue:text}`hot-median`. That is a time to meet, which
+# bounds mixing from above only. Two texts that differ everywhere cannot meet before every position has been redrawn, which takes
+# $n (1 + 1/2 + \dots + 1/n)$ = {glue:text}`collector:.1f` steps on average; these pairs differ at {glue:text}`differing` of
+# their positions, and the median of such a time is below its mean.
 #
 # ## What this shows, and what it does not
 #
-# It shows a bracket. The temperature from which $\alpha(\tau) < 1$ lies between the sampled crossing,
-# {glue:text}`crossing`, and the certified temperature, {glue:text}`tau-cert:.0f`: the theorem says that *{glue:text}`model`* mixes
-# fast above the second, and it says nothing below the first. The measured chains meet quickly far below the certified
-# temperature, as the authors of the paper caution: mixing in practice is faster than the worst case. It does not show that the chain mixes
-# fast anywhere between the two. The sampled $\alpha$ is a lower bound, found in {glue:text}`passages` passages, and
+# It shows two sides. Above {glue:text}`tau-cert`, $\alpha(\tau) < 1$ is proved, and *{glue:text}`model`* mixes fast. At
+# {glue:text}`above-one`, $\alpha(\tau) \ge 1$ was found, and the theorem says nothing there. So the temperature from which $\alpha$
+# stays below 1 is not below any of these and at most the certified one; between them nothing is shown. The authors of the paper caution that mixing in practice is
+# faster than the worst case; here the lowest temperature at which the median pair meets is {glue:text}`cold-met`, beside the
+# certified {glue:text}`tau-cert`. The sampled $\alpha$ is a lower bound, found in {glue:text}`passages` passages, and
 # the meeting times are those of {glue:text}`pairs` pairs of starts, not of the worst pair. The certificate is loose, since it
 # grants the network below the head any vector, at all positions at once: the contexts tried reach {glue:text}`seen-share:.0%` of $B$.
 #

@@ -17,8 +17,10 @@
 # (chapter-speed)=
 # # Speed
 #
-# **Claim.** A step of the sampler costs little more than the encoder's forward pass, and where the chain sits still the
-# lazy and the rejection-free engine hardly ask the model at all.
+# **What was measured.** With 64 chains of 32 tokens at $\tau$ = 1, a step of the sampler took {glue:text}`over-bare` times the
+# encoder's forward pass for glauber-tiny and {glue:text}`over-bare-base` times for the shape of BERT-base (brackets: the middle half of
+# the repetitions). The lazy engine asked for {glue:text}`lazy-cold` forwards per step at $\tau$ = 0.2 (brackets: the range over
+# chains).
 #
 # This page runs no model. It shows a table that `make bench` wrote on one machine; run that command to replace it with yours.
 
@@ -36,21 +38,15 @@ class SpeedParameters(NotebookParameters):
 p = validate(SpeedParameters, globals())
 
 # %% tags=["hide-input"]
-from pathlib import Path
-
+import numpy as np
 import pandas as pd
 from myst_nb import glue
 
 from glauber import figures
-from glauber.errors import ParameterError
-from glauber.report import table
+from glauber.report import read_results, table
 
-if not Path(p.results).is_file():
-    raise ParameterError(
-        f"results = {p.results!r}: no such file; run make bench, or give the path from the repository's root"
-    )
+measured = read_results(p.results)
 figures.use_style()
-measured = pd.read_csv(p.results)
 
 
 def value(model="glauber-tiny", n=32, chains=64, temperature=1.0, engine="direct", quantity="", column="value"):
@@ -66,6 +62,15 @@ def value(model="glauber-tiny", n=32, chains=64, temperature=1.0, engine="direct
     return float(chosen[column].iloc[0]) if len(chosen) else float("nan")
 
 
+def told(form, **where):
+    """A figure with its low and high columns, or a dash where it was not measured."""
+    middle, low, high = (value(column=column, **where) for column in ("value", "low", "high"))
+    if np.isnan(middle):
+        return "–"
+    ends = "" if np.isnan(low) else f" [{form.format(low)}, {form.format(high)}]"
+    return form.format(middle) + ends
+
+
 BASE = "BERT-base shape, random"
 glue("machine", str(measured["machine"].iloc[0]), display=False)
 glue("threads", int(measured["threads"].iloc[0]), display=False)
@@ -78,7 +83,8 @@ glue("repetitions", int(measured["repetitions"].max()), display=False)
 #
 # On {glue:text}`machine` with {glue:text}`threads` threads, torch {glue:text}`torch`, {glue:text}`measured-on`. All contenders
 # of a row run in one process, in turn, up to {glue:text}`repetitions` times; ratios are formed within a turn, and the table holds
-# their median with the middle half. The baselines:
+# their median with the middle half in the columns `low` and `high`; for the forwards of the lazy engine these are the range over
+# chains. The baselines:
 #
 # - **textbook**: the loop that one writes first, with the logits at every position, `torch.multinomial`, and one site shared
 #   by all chains (which makes its chains dependent; ours have a site each);
@@ -139,27 +145,26 @@ figure = figures.speed_by_temperature(measured)
 glue("figure-speed", figure)
 
 # %% tags=["hide-input"]
-glue("direct-speed", value(quantity="steps per second"), display=False)
-glue("textbook-speed", value(engine="textbook", quantity="steps per second"), display=False)
-glue("over-bare", value(quantity="time over bare encoder"), display=False)
-glue("over-bare-base", value(BASE, quantity="time over bare encoder"), display=False)
-glue("peak-share", value(BASE, quantity="share of matrix-product peak"), display=False)
-glue("peak", value(BASE, quantity="matrix-product peak"), display=False)
-glue("ceiling", value(engine="bare encoder", quantity="speed over textbook"), display=False)
-glue("ceiling-base", value(BASE, engine="bare encoder", quantity="speed over textbook"), display=False)
-glue("gain", value(quantity="speed over textbook"), display=False)
-glue("gain-base", value(BASE, quantity="speed over textbook"), display=False)
+glue("direct-speed", told("{:,.0f}", quantity="steps per second"), display=False)
+glue("textbook-speed", told("{:,.0f}", engine="textbook", quantity="steps per second"), display=False)
+glue("over-bare", told("{:.2f}", quantity="time over bare encoder"), display=False)
+glue("over-bare-base", told("{:.2f}", model=BASE, quantity="time over bare encoder"), display=False)
+glue("peak-share", told("{:.0%}", model=BASE, quantity="share of matrix-product peak"), display=False)
+glue("peak", told("{:.0f}", model=BASE, quantity="matrix-product peak"), display=False)
+glue("bare", told("{:.2f}", engine="bare encoder", quantity="speed over textbook"), display=False)
+glue("bare-base", told("{:.2f}", model=BASE, engine="bare encoder", quantity="speed over textbook"), display=False)
+glue("gain", told("{:.2f}", quantity="speed over textbook"), display=False)
+glue("gain-base", told("{:.2f}", model=BASE, quantity="speed over textbook"), display=False)
 
 # %% [markdown]
-# With 64 chains of 32 tokens at $\tau$ = 1, glauber-tiny takes {glue:text}`direct-speed:,.0f` chain steps per second against
-# {glue:text}`textbook-speed:,.0f` of the textbook loop; a step takes {glue:text}`over-bare:.2f` times the bare encoder. For the
-# BERT-base shape it is {glue:text}`over-bare-base:.2f` times, and a step reaches {glue:text}`peak-share:.0%` of this machine's
-# float32 matrix-product rate of {glue:text}`peak:.0f` GFLOP/s. What is saved: the vocabulary projection and the head's
-# dense layer at all positions but one, and the normalised probabilities that a multinomial draw wants. What limits: a step can
-# not beat the encoder that it calls. The bare encoder alone is {glue:text}`ceiling:.2f` times (glauber-tiny) and
-# {glue:text}`ceiling-base:.2f` times (BERT-base shape) as fast as the textbook loop here; of that the sampler reaches
-# {glue:text}`gain:.2f` and {glue:text}`gain-base:.2f`. What lies between is one projection onto the vocabulary per row and the
-# exponentials of the draw. An aim above those ceilings cannot be met on this machine, whatever the sampler does.
+# With 64 chains of 32 tokens at $\tau$ = 1, glauber-tiny takes {glue:text}`direct-speed` chain steps per second against
+# {glue:text}`textbook-speed` of the textbook loop; a step takes {glue:text}`over-bare` times the bare encoder. For the
+# BERT-base shape it is {glue:text}`over-bare-base` times, and a step reaches {glue:text}`peak-share` of this machine's
+# float32 matrix-product rate of {glue:text}`peak` GFLOP/s. What is saved: the vocabulary projection and the head's
+# dense layer at all positions but one, and the normalised probabilities that a multinomial draw wants. The bare encoder alone was
+# {glue:text}`bare` times (glauber-tiny) and {glue:text}`bare-base` times (BERT-base shape) as fast as the textbook loop here, the
+# sampler {glue:text}`gain` and {glue:text}`gain-base` times. Besides the encoder, a step makes one projection onto the vocabulary per row and the
+# exponentials of the draw.
 #
 # ## Forwards per step
 
@@ -169,33 +174,26 @@ glue("figure-forwards", figure)
 
 # %% tags=["hide-input"]
 lazy = measured[(measured["engine"] == "lazy") & (measured["quantity"] == "forwards per step")]
-glue(
-    "lazy-worst",
-    value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step", column="high"),
-    display=False,
-)
-glue("lazy-chains", int(lazy["chains"].max()), display=False)
-glue("lazy-cold", value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step"), display=False)
-glue("lazy-traps", int(value(chains=16, temperature=0.2, engine="lazy", quantity="chains in traps")), display=False)
-glue(
-    "lazy-in-traps",
-    value(chains=16, temperature=0.2, engine="lazy", quantity="forwards per step, in traps"),
-    display=False,
-)
-glue(
-    "nfold",
-    value(chains=1, temperature=0.1, engine="rejection_free", quantity="speed over direct, in a trap"),
-    display=False,
-)
-glue("memory", value(n=8, temperature=0.5, engine="lazy", quantity="peak memory, 100,000 steps"), display=False)
+cold = {"chains": 16, "temperature": 0.2, "engine": "lazy"}
+glue("lazy-chains", f"{lazy['chains'].max():.0f}" if len(lazy) else "–", display=False)
+# The unit says which steps were counted: those before are the warm-up.
+glue("lazy-steps", str(lazy["unit"].iloc[0]).rpartition(", ")[2] if len(lazy) else "steps not measured", display=False)
+glue("lazy-cold", told("{:.3f}", **cold, quantity="forwards per step"), display=False)
+glue("lazy-traps", told("{:.0f}", **cold, quantity="chains in traps"), display=False)
+glue("lazy-in-traps", told("{:.4f}", **cold, quantity="forwards per step, in traps"), display=False)
+jumps = {"chains": 1, "temperature": 0.1, "engine": "rejection_free"}
+glue("nfold", told("{:,.0f}", **jumps, quantity="speed over direct, in a trap"), display=False)
+kept = {"n": 8, "temperature": 0.5, "engine": "lazy"}
+glue("memory", told("{:.2f}", **kept, quantity="peak memory, 100,000 steps"), display=False)
 
 # %% [markdown]
-# Means over {glue:text}`lazy-chains` chains, with the range over chains. At $\tau$ = 0.2 a step of `lazy` asks for
-# {glue:text}`lazy-cold:.3f` forwards, where `direct` asks for one; the {glue:text}`lazy-traps` chains in which at most two
-# positions ever change ask for {glue:text}`lazy-in-traps:.4f`. What limits the mean are chains that still wander: the one that
-# asks most asks {glue:text}`lazy-worst:.2f` times a step, because it hardly meets a context twice. In a trap at $\tau$ = 0.1 `rejection_free` simulates
-# {glue:text}`nfold:,.0f` times as many steps per second as `direct`. A run of 100,000 steps of 64 chains (n = 8, $\tau$ = 0.5),
-# written to disk as it goes, peaked at {glue:text}`memory:.2f` GiB, the libraries included.
+# Means over {glue:text}`lazy-chains` chains, with the range over chains in brackets, over {glue:text}`lazy-steps`: the steps before are a
+# warm-up, in which the engine fills its memory, and are not counted. At $\tau$ = 0.2 a step of `lazy` asks for
+# {glue:text}`lazy-cold` forwards, where `direct` asks for one. "In traps" are the chains in which at most two
+# positions changed over the steps counted: {glue:text}`lazy-traps` of the {glue:text}`lazy-chains` here, which ask for {glue:text}`lazy-in-traps`. Chains that still wander ask
+# most, since they seldom meet a context twice. In one trap at $\tau$ = 0.1 `rejection_free` simulates
+# {glue:text}`nfold` times as many steps per second as `direct` (measured once). A run of 100,000 steps of 64 chains (n = 8, $\tau$ = 0.5),
+# written to disk as it goes, peaked at {glue:text}`memory` GiB, the libraries included.
 #
 # ## More chains, longer texts
 

@@ -99,6 +99,7 @@ figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
 lengths = sorted({*p.lengths, p.n})
+lm.check_length(lengths[-1])
 taus = sorted(set(p.temperatures))
 # All lengths are cut from the same passages, so that a pair differs between lengths by its length alone.
 begin = starting_states(lm.text.encode, read_passages(p.passages), lengths[-1], p.starts)

@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
 from scipy import stats
 
-from glauber import basins
+from glauber import ParameterError, basins
 from glauber.figures import basins as draw
 
 Labels = NDArray[np.int64]
@@ -91,6 +91,12 @@ def test_transition_counts_are_what_loops_find(records: int, chains: int, lag: i
         for t in range(records - lag):
             counts[labels[t, c], labels[t + lag, c]] += 1
     assert np.array_equal(basins.transition_counts(labels, 4, lag), counts)
+
+
+@pytest.mark.parametrize("lag", [0, -1, 1.5])
+def test_a_lag_below_one_is_refused(lag: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^lag = {lag} is refused: give a whole number from 1$"):
+        basins.transition_counts(np.zeros((5, 2), int), 1, lag)
 
 
 SLOW = np.array([[0.97, 0.02, 0.01], [0.03, 0.9, 0.07], [0.01, 0.09, 0.9]])

@@ -159,7 +159,7 @@ def test_planted_templates_are_found_and_what_does_not_recur_is_not() -> None:
         (0, "7777777777", 5), (1, "7777777111", 40), (6, "7777111111", 5),   # linked, though the ends agree at four places
     ]  # fmt: skip
     origin = ["a", "b", "c", "d", "e", "e", "f"]
-    found = basins.templates(stretch_table(rows), origin, spell)
+    found = basins.templates(stretch_table(rows), origin)
     # Three places of ten may differ; sevens and ones agree at six at most, so that these are two templates.
     assert found["template"].tolist() == ["1111111122", "7777777111"]
     assert found["fixed"].tolist() == [7, 4]
@@ -167,8 +167,8 @@ def test_planted_templates_are_found_and_what_does_not_recur_is_not() -> None:
     assert found["starts"].tolist() == [3, 3]
     assert found["chains"].tolist() == [3, 3]
     assert found["time"].tolist() == [80, 50]
-    strict = basins.templates(stretch_table(rows), origin, spell, share=0.95)
+    strict = basins.templates(stretch_table(rows), origin, share=0.95)
     assert strict.empty  # no text is met twice from different starts
-    assert basins.templates(stretch_table(rows[:1]), origin, spell).empty
+    assert basins.templates(stretch_table(rows[:1]), origin).empty
     doubled = pd.concat([stretch_table(rows[:2]), stretch_table(rows[3:5])])  # tables put end to end, index and all
-    assert basins.templates(doubled, origin, spell)["template"].tolist() == ["1111111122"]
+    assert basins.templates(doubled, origin)["template"].tolist() == ["1111111122"]

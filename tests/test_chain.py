@@ -1,5 +1,7 @@
 """The sampler's law, against exact enumeration; and planted errors, which the same checks must reject."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -157,11 +159,26 @@ def test_trace_holds_what_happened() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"temperature": 0.0}, "temperature"),
-        ({"temperature": [1.0, 2.0, 3.0]}, "temperatures"),
-        ({"steps": 0}, "steps"),
-        ({"record_every": 0}, "record_every"),
+        ({"temperature": 0.0}, "temperature 0.0 is refused: give one from 0.0001 to 1,000,000"),
+        ({"temperature": [1.0, 1e-40]}, "temperature 1e-40 is"),  # float32 would make it 0
+        ({"temperature": np.nextafter(1e-4, 0)}, "temperature 9.99"),
+        ({"temperature": np.nextafter(1e6, 1e7)}, "temperature 1000000.0000000001 is"),
+        ({"temperature": np.nan}, "temperature nan"),
+        ({"temperature": "hot"}, "the value 'hot' in temperatures is no real number"),
+        ({"temperature": [1.0, None]}, "the value None in temperatures"),
+        ({"temperature": True}, "the value True in temperatures"),
+        ({"temperature": [[1.0], [1.0, 2.0]]}, "the rows of temperatures have different lengths"),
+        ({"temperature": [1.0, 2.0, 3.0]}, "3 temperatures for 2 chains"),
+        ({"steps": 0}, "^steps = 0 is refused: give a whole number from 1 to"),
+        ({"steps": 2.5}, "steps = 2.5"),
+        ({"steps": np.float64(3)}, "steps = 3.0"),
+        ({"steps": "5"}, "steps = '5'"),
+        ({"steps": True}, "steps = True"),
+        ({"steps": 10**5000}, "steps = 0x31e20801"),
+        ({"record_every": 0}, "record_every = 0"),
+        ({"record_every": None}, "record_every = None is refused: give a whole number from 1$"),
         ({"chains": [1]}, "chain indices"),
+        ({"chains": 2}, "stream indices = 2 are refused: give a sequence"),
         ({"seed": -1}, "seed"),
     ],
 )
@@ -172,9 +189,40 @@ def test_bad_input_is_refused_in_one_sentence(change: dict[str, object], words: 
     assert "\n" not in str(caught.value)
 
 
-def test_bad_states_are_refused() -> None:
-    table = random_table(2, 3, seed=0)
-    with pytest.raises(ParameterError, match="shape"):
-        chain.init(table, np.zeros(3, int))
-    with pytest.raises(ParameterError, match="token id 3"):
-        chain.init(table, np.array([[0, 3]]))
+def test_numbers_of_numpy_are_taken_and_the_ends_of_the_temperatures() -> None:
+    table, states = random_table(2, 3, seed=0), np.zeros((2, 2), int)
+    plain = engines.run(table, states, temperature=[1e-4, 1e6], steps=200, seed=3, record_every=100, chains=[4, 5])
+    given = {"steps": np.uint8(200), "seed": np.int8(3), "record_every": np.int8(100), "chains": plain["chain"]}
+    trace = engines.run(table, states.astype(float), temperature=plain["temperature"], **given)  # type: ignore[arg-type]
+    assert trace.identical(plain)
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        (np.zeros(3, int), r"shape \(3,\)"),
+        ([[0, 3]], "token id 3 is special or outside"),
+        ([[0, 43.5]], "token id 43.5 is no whole number"),
+        ([[0, np.nan]], "token id nan is no whole number"),
+        (torch.tensor([[0, torch.inf]]), "token id inf is no whole number"),
+        ([[0, 2**70]], f"token id {2**70} is special or outside"),
+        ([[1j, 0]], "the value 1j in states is no real number: give real numbers alone"),
+        ([["a", "b"]], "the value 'a' in states"),
+        ([[0, "5"]], "the value '[05]' in states"),
+        ([[0, None]], "the value None in states"),
+        (None, "the value None in states"),
+        ([[True, False]], "the value True in states"),
+        ([[0, 10**400]], "a number in states is too large"),
+        ([[0], [0, 1]], "the rows of states have different lengths or are no numbers: give rows of one length"),
+    ],
+)
+def test_bad_states_are_refused(states: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        chain.init(random_table(2, 3, seed=0), states)
+    assert "\n" not in str(caught.value)
+
+
+def test_starting_states_are_copied() -> None:
+    given = torch.zeros((1, 2), dtype=torch.long)
+    chain.init(random_table(2, 3, seed=0), given).tokens[:] = 1
+    assert (given == 0).all()

@@ -231,6 +231,31 @@ def test_crossing_is_the_last_one_or_says_why_there_is_none() -> None:
         assert words in found.reason
     with pytest.raises(ParameterError, match="do not match"):
         con.crossing([1, 2], [1.0])
+    # What was found, whatever lies between: here 1 is below the level, 2 and 8 are not, 4 is.
+    found = con.crossing([4, 1, 16, 2, 8], [0.9, 0.5, 0.1, 3.0, 1.0])
+    assert (found.last, found.count) == (8, 2)
+    none, hottest = con.crossing([1, 2], [0.3, 0.2]), con.crossing([1, 2], [3.0, 2.0])
+    assert np.isnan(none.last) and none.count == 0
+    assert (hottest.last, hottest.count) == (2, 2)
+
+
+def test_means_by_context_average_to_the_mean() -> None:
+    table = random_table(4, 3, 3)
+    states = np.array([[0, 1, 2, 0], [2, 2, 1, 0], [1, 0, 0, 1]])
+    found = con.measure(table, states, temperatures=[0.5, 2.0], substitutions=2, columns=3, seed=1)
+    keys = ["scheme", "temperature"]
+    each = con.by_context(found)
+    assert each.groupby(keys).size().eq(3).all()
+    wanted = con.alpha(found).query("scheme != 'all'").set_index(keys)["mean"]
+    assert np.allclose(each.groupby(keys, sort=False)["mean"].mean(), wanted)
+    near = con.by_context(found, distance=1).groupby(keys, sort=False)["mean"].mean()
+    binned = con.by_distance(found)
+    assert np.allclose(near, binned[binned["distance"] == 1].set_index(keys)["mean"].reindex(near.index))
+    # A context alone is the one of a measurement of it alone, where nothing is drawn.
+    alone = con.measure(table, states[:1], temperatures=[0.5, 2.0], substitutions=2, schemes=["top"])
+    whole = con.measure(table, states, temperatures=[0.5, 2.0], substitutions=2, schemes=["top"])
+    first = con.by_context(whole).query("context == 0")["mean"]
+    assert np.allclose(first, con.alpha(alone)["mean"])
 
 
 # Meeting times and figures
@@ -265,6 +290,8 @@ def test_figures_draw_also_where_little_is_known() -> None:
         figures.two_sided(
             points.assign(low=np.inf, median=np.inf, high=np.inf, censored=1.0), bounds, 0.0, float("nan")
         ),
+        # One pair has a median and no interval; a bound can be infinite.
+        figures.two_sided(points.assign(low=np.inf, median=3.0, high=np.inf), bounds.assign(steps=np.inf), 2.0, 1.0),
     ]
     for figure in drawn:
         figure.draw_without_rendering()

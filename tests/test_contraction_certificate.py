@@ -165,6 +165,11 @@ def test_certified_temperatures() -> None:
     assert con.t_mix_bound(4, 1.0) == con.t_mix_bound(4, 7.0) == np.inf
 
 
+def test_no_certificate_at_temperature_0() -> None:
+    with pytest.raises(ParameterError, match="temperature = 0: give a positive one"):
+        con.alpha_cert(con.tau_cert(10.0, 2), 10.0, 2)
+
+
 def test_the_certificate_bounds_the_exact_chain(tiny64: MaskedLM) -> None:
     """Above the certified temperature an exact small chain of the network mixes within the bound."""
     bound = con.certify(tiny64).bound

@@ -1,5 +1,7 @@
 """Diagnostics against processes whose autocorrelation is known, and where they have no meaning."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -94,6 +96,22 @@ def test_a_trace_is_diagnosed_in_one_call() -> None:
     assert list(rows.columns) == ["observable", "chains", "draws", "mean", *NUMBERS, "reason"]
     assert (rows["draws"] == 300).all() and (rows["chains"] == 2).all()
     assert rows["mean"].to_numpy() == pytest.approx([float(trace[name].mean()) for name in ("changed", "log_ratio")])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"x": [["a", "b"]]}, "the value 'a' in observable 'x' is no real number: give real numbers alone"),
+        ({"x": [["1", "2"]]}, "the value '1' in observable 'x'"),
+        ({"x": [[1.0, None]]}, "the value None in observable 'x'"),
+        ({"x": xr.DataArray([["a", "b"]], dims=("chain", "draw"))}, "the value 'a' in observable 'x'"),
+        ({"x": [[1.0], [1.0, 2.0]]}, "the rows of observable 'x' have different lengths"),
+        ("x", "observables = 'x' are refused: give a mapping of names to arrays"),
+    ],
+)
+def test_what_is_no_number_is_refused(given: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        diagnose(given)
 
 
 def test_other_shapes_are_refused() -> None:

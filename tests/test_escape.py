@@ -135,6 +135,11 @@ def test_descent_finds_the_argmax_fixed_point(scan: str) -> None:
         assert (margin[end.outcome != "fixed"] < 0).all()
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_bound_is_infinite_where_floating_point_ends() -> None:
+    assert escape.escape_bound([1.0, 0.0], 1e-4, 5).tolist() == [np.inf, 0.25]
+
+
 def test_descent_names_a_cycle_once_and_keeps_ties() -> None:
     # Site 0 wants to differ from site 1, site 1 to agree with site 0: no fixed point.
     chase = np.zeros((2, 4, 2))
@@ -200,5 +205,7 @@ def test_bad_input_is_refused(change: dict[str, int], words: str) -> None:
     arguments: dict[str, Any] = {"replicas": 2, "steps": 10, "distance": 1} | change
     with pytest.raises(ParameterError, match=words):
         escape.escape_times(random_table(2, 3, 0), [[0, 0]], temperatures=[1.0], **arguments)
+    with pytest.raises(ParameterError, match="temperatures are empty"):
+        escape.escape_times(random_table(2, 3, 0), [[0, 0]], temperatures=[], replicas=1, steps=1)
     with pytest.raises(ParameterError, match="scan"):
         escape.descend(random_table(2, 3, 0), [[0, 0]], scan="upwards")

@@ -191,6 +191,10 @@ def test_candidates_are_marks_and_the_common_tokens(tiny: MaskedLM, begin: np.nd
     assert "!" in names
     assert sum(any(c.isalnum() for c in name) for name in names) <= 4
     assert np.isin(ids, tiny.vocabulary).all()
+    word = int(np.setdiff1d(tiny.vocabulary, ids)[-1])
+    assert np.array_equal(
+        escape.candidate_tokens(tiny.text, begin, frequent=4, also=[word, ids[0]]), np.union1d(ids, [word])
+    )
 
 
 def test_fall_times_agree_with_the_exact_hitting_time() -> None:

@@ -1,11 +1,13 @@
 """Escape times, the drift theorem and the trap graph, against exact hitting times on enumerated spaces."""
 
+import networkx as nx
 import numpy as np
 import pytest
 from test_chain import random_table
 from test_escape import tight, wells
 
 from glauber import MaskedLM, ParameterError, escape, exact
+from glauber.figures.escape import trap_graph
 from glauber.passages import read_passages, starting_states
 
 
@@ -149,6 +151,30 @@ def test_graph_shares_follow_the_exact_law_of_the_next_trap() -> None:
     counts = escape.transitions(graph)
     share = counts.loc[[graph.nodes[w]["state"] == (1, 1, 1) for w in counts["to"]], "share"].sum()
     assert abs(share - wanted) < 4.5 * np.sqrt(max(wanted * (1 - wanted), 1e-3) / 2000)
+
+
+def test_legs_take_any_seed_and_have_streams_of_their_own() -> None:
+    table = wells(3, 2, 1.5, slope=0.4)
+    given = {"temperature": 0.9, "replicas": 30, "legs": 3, "steps": 10**9}
+    graphs = [escape.follow(table, [[0, 0, 0]], seed=seed, **given) for seed in (2**63 - 1, 0, 1)]  # type: ignore[arg-type]
+    assert [g.graph["escapes"] for g in graphs] == [90] * 3
+    times = [escape.transitions(g)["mean time"].tolist() for g in graphs]
+    assert times[0] != times[1] != times[2]
+    for layout in (2**63 - 1, 2**32):
+        assert trap_graph(graphs[0], {}, seed=layout).axes
+
+
+def test_shares_carry_their_interval() -> None:
+    graph = nx.DiGraph()
+    for v, depth in enumerate((5.0, 6.0, 7.0)):
+        graph.add_node(v, depth=depth)
+    graph.add_edge(0, 1, count=1, time=4.0)
+    graph.add_edge(0, 2, count=3, time=9.0)
+    rows = escape.transitions(graph).set_index("to")
+    assert rows["of"].tolist() == [4, 4]
+    wilson = rows.loc[[1], ["share", "low", "high"]].to_numpy(float)[0]
+    assert wilson == pytest.approx([0.25, 0.0456, 0.6994], abs=1e-3)
+    assert rows.loc[2, "share"] == 0.75
 
 
 def test_empty_graphs_are_refused() -> None:

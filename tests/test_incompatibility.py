@@ -1,5 +1,7 @@
 """The rectangle test and its companions, against closed forms, compatible nulls and exact enumeration."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from test_chain import random_table
 from test_exact import random_joint
 
-from glauber import CausalLM, MaskedLM, ParameterError, engines, exact
+from glauber import CausalLM, MaskedLM, ParameterError, engines, exact, figures
 from glauber import incompatibility as inc
 from glauber.models import random_causal
 from glauber.passages import read_passages, starting_states
@@ -92,12 +94,53 @@ def test_masked_model_stands_orders_above_control_and_rounding(
     single = inc.measure(tiny, begin, pairs=6, candidates=4, seed=1)
     double = inc.remeasure(tiny64, begin, single)
     control = inc.measure(causal, begin, pairs=2, candidates=4, seed=1)
-    noise = inc.noise_floor(single, double, control).set_index("source")["max"]
-    assert noise["causal control"] < 1e-4
-    assert noise["float32 against float64"] < 1e-3
-    assert inc.rectangle_table(single)["D"].abs().mean() > 100 * noise.max()
+    noise = inc.noise_floor(single, double, "float32 against float64")
+    assert noise["source"].tolist() == ["float32 against float64"]
+    assert noise["rectangles"].iloc[0] == len(inc.rectangle_table(single))
+    assert 0 < noise["median"].iloc[0] < noise["max"].iloc[0] < 1e-3
+    assert inc.rectangle_table(control)["D"].abs().max() < 1e-4
+    assert inc.rectangle_table(single)["D"].abs().mean() > 100 * noise["max"].iloc[0]
     # The control's paths are far from 0, so that its D = 0 says something.
     assert inc.rectangle_table(control)["path1"].abs().mean() > 0.1
+
+
+def test_the_noise_floor_of_float64_is_that_of_its_batches(tiny64: MaskedLM, begin: np.ndarray) -> None:
+    whole = inc.measure(tiny64, begin[:3], pairs=4, candidates=4, seed=1)
+    assert inc.noise_floor(whole, inc.remeasure(tiny64, begin[:3], whole), "twice")["max"].iloc[0] == 0
+    single = MaskedLM(tiny64.network, tiny64.text.tokenizer, "one row a batch", budget=1)
+    floor = inc.noise_floor(whole, inc.remeasure(single, begin[:3], whole), "one row a batch")["max"].iloc[0]
+    assert floor < 1e-11
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-14, 1e-5])
+def test_the_distribution_is_drawn_whatever_the_floor(floor: float) -> None:
+    figure = figures.discrepancy_distribution({"ours": pd.Series([0.0, 1e-3, -0.2, 0.5])}, floor)
+    (line,) = [line for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    assert np.asarray(line.get_xdata())[0] == pytest.approx(max(np.log10(floor) if floor else -9, -9))
+    figure.draw_without_rendering()
+
+
+def test_the_control_is_an_identity_for_any_function_of_the_text() -> None:
+    """Its ``D`` vanishes whatever stands in place of the log-probability: it checks the sums, not the model."""
+
+    class Anything:
+        vocabulary, device = np.arange(6), torch.device("cpu")
+
+        def candidate_logits(self, states: torch.Tensor, positions: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+            filled = states[:, None].repeat(1, tokens.shape[1], 1)
+            filled[torch.arange(len(states))[:, None], torch.arange(tokens.shape[1]), positions[:, None]] = tokens
+            return torch.sin(filled.double() ** 2 @ torch.tensor([1.0, 3.0, 7.0, 13.0]).double()) * 100
+
+        def proposal_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+            return torch.zeros(len(states), 6)
+
+    source: Any = Anything()
+    grids = inc.measure(source, np.array([[0, 1, 2, 3], [5, 5, 0, 1]]), pairs=4, candidates=3, seed=2)
+    table = inc.rectangle_table(grids)
+    assert table["path1"].abs().mean() > 10
+    assert table["D"].abs().max() < 1e-10
+    swapped = inc.Grids(**{**vars(grids), "logit_j": grids.logit_j.transpose(0, 2, 1)})
+    assert inc.rectangle_table(swapped)["D"].abs().max() > 1  # an index that is wrong shows
 
 
 def test_control_is_zero_though_each_context_is_evaluated_apart(causal: CausalLM, begin: np.ndarray) -> None:

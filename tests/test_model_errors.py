@@ -47,7 +47,7 @@ def nothing_to_emit(folder: Path) -> None:
 
 
 def no_tokenizer(folder: Path) -> None:
-    for file in folder.glob("tokenizer*"):
+    for file in [*folder.glob("tokenizer*"), *folder.glob("vocab*")]:
         file.unlink()
 
 
@@ -96,7 +96,7 @@ BROKEN: dict[Callable[[Path], None], str] = {
     tokenizer_of_another_kind: "has no mask token",
     mask_that_is_not_embedded: "embeds 6 ids, but a special token of its tokenizer has id 6",
     nothing_to_emit: "the vocabulary is empty",
-    no_tokenizer: "the vocabulary is empty",
+    no_tokenizer: "holds no tokenizer files",
     malformed_tokenizer: CANNOT,
     no_weights: CANNOT,
     truncated_weights: CANNOT,
@@ -115,6 +115,16 @@ def test_broken_checkpoint(damage: Callable[[Path], None], checkpoints: dict[str
     assert load_model(str(folder), device="cpu").vocabulary.size  # sound until it is damaged
     damage(folder)
     assert BROKEN[damage] in refusal(ModelError, lambda: load_model(str(folder), device="cpu"))
+
+
+@pytest.mark.parametrize("family", ["roberta", "albert", "modernbert", "esm"])
+def test_no_tokenizer_of_any_kind(family: str, checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    # Some tokenizers come out empty, others raise: the sentence is the same.
+    folder = tmp_path / "model"
+    shutil.copytree(checkpoints[family], folder)
+    no_tokenizer(folder)
+    message = refusal(ModelError, lambda: load_model(str(folder), device="cpu"))
+    assert "holds no tokenizer files" in message and "save_pretrained" in message
 
 
 def test_missing_head(checkpoints: dict[str, Path]) -> None:
@@ -192,6 +202,8 @@ def test_causal_model_takes_as_many_tokens_as_it_has_positions(checkpoints: dict
     states = torch.from_numpy(lm.vocabulary[:65])[None]
     assert lm.log_prob(states[:, :64]).isfinite().all()
     assert "n = 65 tokens do not fit" in refusal(ModelError, lambda: lm.log_prob(states))
+    lm.check_length(64)
+    assert "give n of at most 64" in refusal(ModelError, lambda: lm.check_length(65))
 
 
 def test_causal_model_needs_a_token_to_start_with() -> None:

@@ -167,6 +167,15 @@ def test_pieces_that_may_not_be_emitted_are_dropped_and_counted(load: Load, fami
     assert set(kept) <= set(text.vocabulary.tolist())
 
 
+def test_a_mark_is_found_behind_the_piece_for_a_space_or_not_at_all(load: Load, tiny: MaskedLM) -> None:
+    assert tiny.text.tokens([tiny.text.piece("!") or -1]) == ["!"]
+    albert = load("albert").text
+    ids, _ = albert.encode(".")
+    assert len(ids) == 2  # a piece for the space comes first
+    assert albert.piece(".") == ids[1]
+    assert load("esm").text.piece("!") is None  # no such letter
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_usable_length_is_exactly_what_fits(load: Load, checkpoints: dict[str, Path], family: str) -> None:
     lm = load(family)
@@ -175,6 +184,9 @@ def test_usable_length_is_exactly_what_fits(load: Load, checkpoints: dict[str, P
     assert lm.conditional_logits(ids[:, :USABLE], torch.tensor([USABLE - 1])).shape == (1, len(lm.vocabulary))
     with pytest.raises(ModelError, match=f"n = {USABLE + 1} .* usable length is {USABLE}, so give a smaller n"):
         lm.conditional_logits(ids, torch.tensor([0]))
+    lm.check_length(USABLE)
+    with pytest.raises(ModelError, match=f"usable length is {USABLE}, so give a smaller n"):
+        lm.check_length(USABLE + 1)
     if family in TABLES:  # one token more is an error of the network itself, so the limit gives nothing away
         network = hf.AutoModelForMaskedLM.from_pretrained(checkpoints[family])
         ends = full_ids(checkpoints[family], sentence_of(family))[[0, -1]]

@@ -69,6 +69,48 @@ def test_runs_under_quick(path: Path, tmp_path: Path) -> None:
     assert not errors, errors
 
 
+LARGE_SEED = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("contraction", {"n": 2, "seed": LARGE_SEED}),  # every temperature is certified
+        ("escape", {"temperatures": [1e-4, 1e-3], "seed": LARGE_SEED}),  # no chain leaves any trap
+        ("incompatibility", {"starts": 1, "dtype": "float64", "seed": LARGE_SEED}),
+    ],
+)
+def test_runs_at_the_edges(name: str, values: dict[str, object], tmp_path: Path) -> None:
+    done = run(ROOT / "notebooks" / f"{name}.ipynb", tmp_path, **{**PROFILES["quick"][name], **values})
+    assert not [o for c in done.cells for o in c.get("outputs", []) if o.get("name") == "stderr"]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "sentence"),
+    [
+        ("incompatibility", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
+        ("contraction", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
+        ("escape", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
+        ("escape", {"n": 8, "distance": 9}, r"distance = 9 must be at most n = 8"),
+        (
+            "escape",
+            {"temperatures": [0.2, 0.2]},
+            r"parameter temperatures = \[0.2, 0.2\] is refused: give each value once",
+        ),
+        ("speed", {"results": "README.md"}, r"results = 'README.md' is no table of make bench"),
+        ("speed", {"results": "data/paper.csv"}, r"results = 'data/paper.csv' is no table of make bench: it lacks"),
+    ],
+)
+def test_parameters_that_do_not_fit_stop_in_the_first_cells(
+    name: str, values: dict[str, object], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(papermill.PapermillExecutionError) as caught:
+        run(ROOT / "notebooks" / f"{name}.ipynb", tmp_path, **values)
+    assert caught.value.cell_index <= 5
+    (line,) = [line for line in caught.value.traceback if re.search(sentence, line)]
+    assert "\n" not in line.strip()
+
+
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [

@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import pytest
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glauber import ParameterError
-from glauber.parameters import Count, Parameters, Temperature, validate
+from glauber.parameters import Count, Parameters, Temperature, Temperatures, validate
 
 SHARED = {
     "model": "glauber-tiny", "passages": "embedded", "starts": 4, "n": 32, "seed": 0, "device": "auto",
@@ -98,6 +98,36 @@ def test_missing_name() -> None:
 )
 def test_value_out_of_range(changes: dict[str, object], start: str) -> None:
     assert refusal(**changes).startswith(start)
+
+
+class Grid(Anneal):
+    """Parameters of which some must agree."""
+
+    grid: Temperatures
+    distance: Count = 2
+
+    @model_validator(mode="after")
+    def distance_fits(self) -> Self:
+        if self.distance > self.n:
+            raise ValueError(f"distance = {self.distance} must be at most n = {self.n}")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": [0.2, 0.2]}, "parameter grid = [0.2, 0.2] is refused: give each value once"),
+        ({"grid": [0.2]}, "parameter grid = [0.2] is refused: list should have at least 2 items"),
+        ({"distance": 33}, "parameters are refused: distance = 33 must be at most n = 32"),
+    ],
+)
+def test_grids_and_parameters_that_must_agree(changes: dict[str, object], message: str) -> None:
+    given = {**GIVEN, "grid": [0.2, 0.3]}
+    assert validate(Grid, given).distance == 2
+    with pytest.raises(ParameterError) as caught:
+        validate(Grid, {**given, **changes})
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_parameter_is_left_alone() -> None:

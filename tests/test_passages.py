@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from glauber import MaskedLM, PassageError
+from glauber import MaskedLM, ParameterError, PassageError
 from glauber.passages import Passage, read_passages, starting_states
 
 FAR = 200_000  # bytes, well past what a text file reads ahead
@@ -84,6 +85,10 @@ def test_marks_that_windows_editors_leave(tmp_path: Path, name: str, line: str) 
         ("a.jsonl", '{"text": "good"}', '{"passage": "other name"}', "not a JSON object with a field 'text'"),
         ("a.jsonl", '{"text": "good"}', '["text"]', "not a JSON object with a field 'text'"),
         ("a.jsonl", '{"text": "good"}', '{"text": null}', "None in its field 'text'"),
+        ("a.jsonl", '{"text": "good"}', '{"text": "a\\ud800b"}', "holds half a character ('\\ud800'): mend"),
+        ("a.jsonl", '{"text": "good"}', '{"text": "b", "id": "\\udc00"}', "half a character ('\\udc00')"),
+        ("a.jsonl", '{"text": "good"}', '{"text": "b", "id": ' + "[" * 10**5 + "]" * 10**5 + "}", "nested too deeply"),
+        ("a.jsonl", '{"text": "good"}', '{"text": "b", "id": ' + "9" * 5000 + "}", "a number of thousands of digits"),
         ("collection.tsv", "0\tgood", "1 no tab here", "no tab: give id<TAB>text"),
     ],
 )
@@ -92,6 +97,12 @@ def test_malformed_line_is_named_once_it_is_reached(tmp_path: Path, name: str, g
     assert next(passages).text == "good"
     message = refusal(passages)
     assert message.startswith(f"{name}:2 ") and words in message
+
+
+@pytest.mark.parametrize("lines", [[], ["", "  "]])
+def test_empty_file(tmp_path: Path, lines: list[str]) -> None:
+    message = refusal(read_passages(write(tmp_path / "a.jsonl", *lines)))
+    assert message == "passages file 'a.jsonl' is empty: give one with at least one passage"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "collection.tsv", "a.jsonl"])
@@ -189,6 +200,12 @@ def test_too_few_passages() -> None:
         PassageError, match=r"^only 1 of 2 passages have 3 tokens or more \(1 are shorter\): ask for fewer"
     ):
         starting_states(numbers, passages, n=3, count=2)
+
+
+@pytest.mark.parametrize(("name", "value"), [("n", 0), ("n", -1), ("n", 2.5), ("count", 0), ("count", -2)])
+def test_bad_sizes(name: str, value: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^{name} = {value} is refused: give a whole number from 1$"):
+        starting_states(numbers, [Passage("a", "", "1 2 3")], **{"n": 3, "count": 1, name: value})
 
 
 def test_states_of_the_embedded_model_are_the_start_of_each_text(tiny: MaskedLM) -> None:

@@ -1,6 +1,7 @@
 """Counter-based streams: what they depend on, and the laws of what they give."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,16 +122,21 @@ def test_sites_never_leave_the_range(n: int) -> None:
     assert sites(ends, n).tolist() == [0, n - 1]
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_bad_seed(seed: int) -> None:
-    with pytest.raises(ParameterError, match=f"^seed {seed} does not fit 64 bits: give an integer from 0"):
+RANGE = "is refused: give a whole number from 0 to 18,446,744,073,709,551,615$"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, "1", None, True])
+def test_bad_seed(seed: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^seed = {seed!r} {RANGE}"):
         Streams(seed, [0], N)
 
 
-@pytest.mark.parametrize("chain", [-1, 2**64])
-def test_bad_chain(chain: int) -> None:
-    with pytest.raises(ParameterError, match=r"^a chain index is negative or does not fit 64 bits"):
+@pytest.mark.parametrize("chain", [-1, 2**64, 1.5, "1", None, True])
+def test_bad_chain(chain: Any) -> None:
+    with pytest.raises(ParameterError, match=f"^stream index = {chain!r} {RANGE}"):
         Streams(0, [0, chain], N)
+    with pytest.raises(ParameterError, match=r"^stream indices = 3 are refused: give a sequence"):
+        Streams(0, 3, N)  # type: ignore[arg-type]
 
 
 def test_largest_seed_and_chain() -> None:

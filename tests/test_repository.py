@@ -4,6 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -87,6 +88,46 @@ def test_papers_figures_are_looked_up() -> None:
     assert report.paper_value("delta_low") == 0.64
     with pytest.raises(GlauberError, match="is not in data"):
         report.paper_value("delta_middle")
+
+
+def test_means_carry_students_interval() -> None:
+    row = report.mean_interval([1.0, 2.0, 3.0])
+    half = 4.302652729911275 / 3**0.5  # the 97.5 % quantile with two degrees of freedom
+    assert row.tolist() == pytest.approx([2.0, 2.0 - half, 2.0 + half])
+    assert "no interval from one sample" in report.interval(report.mean_interval([1.0]))
+
+
+def test_certified_figures_are_rounded_up() -> None:
+    assert [report.round_up(623.1), report.round_up(623.0), report.round_up(0.0)] == [624, 623, 0]
+    assert report.round_up(166.51, 1) == 166.6
+
+
+def test_shares_are_printed_as_percentages() -> None:
+    row = {"unit": "", "estimate": 0.99994, "low": 0.9997, "high": 1.0}
+    ours = pd.DataFrame([{"statistic": "share above the noise floor", **row}, {"statistic": "normalised", **row}])
+    (cells,) = report.beside_paper({"m": ours}, {}, "paper").to_dict("records")
+    assert cells["share above the noise floor"] == "99.99% [99.97%, 100.00%]"
+    assert cells["normalised"].startswith("1.000 ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "no such file; run make bench"),
+        ("# A page\n\nwith, commas\nand, more, of, them\n", "is no table of make bench: it lacks model"),
+        ("quantity,value,unit\nx,1,y\n", "it lacks model, n, chains"),
+        (",".join(report.BENCH) + "\n", "it is empty"),
+        ("", "is no table of make bench"),
+    ],
+)
+def test_other_tables_are_no_results(text: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(GlauberError) as caught:
+        report.read_results(str(path))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert len(report.read_results(str(ROOT / "benchmarks" / "results.csv")))
 
 
 def test_citations_are_in_the_bibliography() -> None:

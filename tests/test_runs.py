@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from test_chain import random_table
 
 from glauber import MaskedLM, engines, exact, runs
 from glauber.engines import lazy
-from glauber.errors import RunError
+from glauber.errors import ParameterError, RunError
 from glauber.passages import read_passages, starting_states
 from glauber.randomness import block
 
@@ -139,6 +140,24 @@ def test_a_directory_of_another_run_is_refused_and_left_alone(tmp_path: Path) ->
     assert "temperature" in refused(tmp_path, temperature=1.0)
     assert "engine" in refused(tmp_path, engine="direct")
     assert contents(tmp_path / "r") == before
+
+
+@pytest.mark.parametrize(("name", "value"), [("chunk", 2.5), ("chunk", 0), ("steps", "5"), ("record_every", 1.5)])
+def test_what_is_no_whole_number_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    given: dict[str, Any] = arguments() | {name: value}
+    with pytest.raises(ParameterError, match=f"^{name} = {value!r} is refused: give a whole number from 1"):
+        runs.run(tmp_path / "r", table(), np.zeros((4, 3), int), **given)
+    assert not (tmp_path / "r").exists()
+
+
+def test_numbers_of_numpy_go_on_with_the_same_run(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"temperature": 1.0, "steps": 200, "seed": 3, "record_every": 100, "chunk": 50}
+    plain = runs.run(tmp_path / "r", table(), np.zeros((4, 3), int), **given)
+    given |= {"steps": np.uint8(200), "seed": np.int64(3), "record_every": np.int8(100), "chunk": np.int8(50)}
+    assert same(runs.run(tmp_path / "r", table(), np.zeros((4, 3), int), **given), plain)
+    assert same(runs.run(tmp_path / "new", table(), np.zeros((4, 3), int), **given), plain)
 
 
 def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 
+from ..checks import whole
+
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 COMPONENTS = 10  # principal components that clusters are sought in
@@ -101,7 +103,13 @@ def transition_counts(labels: Labels, count: int, lag: int) -> Array:
         Clusters.
     lag : int
         Records.
+
+    Raises
+    ------
+    ParameterError
+        If the lag is no whole number from 1.
     """
+    lag = whole("lag", lag)
     counts = np.zeros((count, count))
     np.add.at(counts, (labels[:-lag].ravel(), labels[lag:].ravel()), 1)
     return counts

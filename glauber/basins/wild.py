@@ -114,9 +114,7 @@ def describe(
     )
 
 
-def templates(
-    found: pd.DataFrame, origin: list[str], decode: Callable[[list[int]], str], share: float = 0.7
-) -> pd.DataFrame:
+def templates(found: pd.DataFrame, origin: list[str], share: float = 0.7) -> pd.DataFrame:
     """Texts that recur: groups of stretches that agree at most positions, met from different starts.
 
     Parameters
@@ -125,7 +123,6 @@ def templates(
         From `describe`.
     origin : list of str
         What each chain started from; a template counts the distinct ones.
-    decode : callable
     share : float
         Two texts are of one template if they agree at this share of positions or more, or are linked by such texts.
 

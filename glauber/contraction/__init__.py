@@ -11,7 +11,7 @@ from .certificate import (
     t_mix_bound,
     tau_cert,
 )
-from .influence import SCHEMES, Crossing, alpha, by_distance, crossing, exact_influence, measure
+from .influence import SCHEMES, Crossing, alpha, by_context, by_distance, crossing, exact_influence, measure
 
 __all__ = [
     "SCHEMES",
@@ -20,6 +20,7 @@ __all__ = [
     "Head",
     "alpha",
     "alpha_cert",
+    "by_context",
     "by_distance",
     "certify",
     "crossing",

@@ -225,7 +225,15 @@ def tau_cert(bound: float, n: int) -> float:
 
 
 def alpha_cert(temperature: float, bound: float, n: int) -> float:
-    """The certified upper bound ``(n-1) tanh(B / (4 tau))`` on ``alpha(tau)``."""
+    """The certified upper bound ``(n-1) tanh(B / (4 tau))`` on ``alpha(tau)``.
+
+    Raises
+    ------
+    ParameterError
+        If the temperature is not positive.
+    """
+    if not temperature > 0:
+        raise ParameterError(f"temperature = {temperature:g}: give a positive one")
     return float((n - 1) * np.tanh(bound / (4 * temperature)))
 
 

@@ -61,7 +61,8 @@ def measure(
     xarray.Dataset
         By ``scheme``, ``temperature``, ``i``, ``j``: ``max``, the largest total variation found, a lower bound on ``c_ij``;
         ``mean``, the mean total variation between the text and the text with one token substituted. ``count`` (i, j): the
-        substitutions behind the mean. The diagonal is 0; positions not measured are NaN.
+        substitutions behind the mean. ``by context`` (context, ...): the mean of each context alone. The diagonal is 0;
+        positions not measured are NaN.
 
     Raises
     ------
@@ -78,8 +79,8 @@ def measure(
     at_j = np.sort(chosen.choice(n, n if columns is None else columns, replace=False))
     at_i = np.sort(chosen.choice(n, n if rows is None else rows, replace=False))
     shape = (len(schemes), len(tau), n, n)
-    largest, total = np.full(shape, np.nan), np.full(shape, np.nan)
-    largest[:, :, at_i[:, None], at_j] = total[:, :, at_i[:, None], at_j] = 0.0
+    largest, each = np.full(shape, np.nan), np.full((contexts, *shape), np.nan)
+    largest[:, :, at_i[:, None], at_j] = each[:, :, :, at_i[:, None], at_j] = 0.0
     seen = np.zeros(size)  # of the greedy search: the largest shift that each token has taken part in
     own = np.searchsorted(model.vocabulary, texts)
     for c in range(contexts):
@@ -99,13 +100,18 @@ def measure(
                 tokens = np.append(own[c, j], tried).astype(np.int64)
                 shift = _distances(model, texts[c], int(j), others, model.vocabulary[tokens], tau)
                 largest[s, :, others, j] = np.maximum(largest[s, :, others, j], shift.max(axis=(2, 3)).T)
-                total[s, :, others, j] += shift[:, :, 0, 1:].sum(axis=2).T
+                each[c, s, :, others, j] = shift[:, :, 0, 1:].mean(axis=2).T
                 if scheme == "greedy":
                     seen[tokens] = np.maximum(seen[tokens], shift.sum(axis=(0, 1)).max(axis=1))
     count = np.where(np.isnan(largest[0, 0]), 0, contexts * substitutions) * ~np.eye(n, dtype=bool)
     by = ("scheme", "temperature", "i", "j")
     return xr.Dataset(
-        {"max": (by, largest), "mean": (by, total / (contexts * substitutions)), "count": (("i", "j"), count)},
+        {
+            "max": (by, largest),
+            "mean": (by, each.mean(axis=0)),
+            "by context": (("context", *by), each),
+            "count": (("i", "j"), count),
+        },
         coords={"scheme": list(schemes), "temperature": tau, "i": np.arange(n), "j": np.arange(n)},
         attrs={"seed": seed, "contexts": contexts, "substitutions": substitutions, "max": "lower bounds"},
     )
@@ -228,6 +234,30 @@ def alpha(influence: xr.Dataset) -> pd.DataFrame:
     return sums.to_dataframe(dim_order=["scheme", "temperature"]).reset_index()
 
 
+def by_context(influence: xr.Dataset, distance: int | None = None) -> pd.DataFrame:
+    """Mean influence of each context: contexts are the sampling unit of an interval for it.
+
+    Parameters
+    ----------
+    influence : Dataset
+        From `measure`.
+    distance : int, optional
+        The mean over the measured pairs of positions at this distance; by default the mean over ``j`` of the sum over
+        ``i``, as ``mean`` of `alpha`.
+
+    Returns
+    -------
+    DataFrame
+        ``scheme``, ``temperature``, ``context``, ``mean``.
+    """
+    each = influence["by context"]
+    if distance is None:
+        mean = each.sum("i", min_count=1).mean("j")
+    else:
+        mean = each.where(abs(each["i"] - each["j"]) == distance).mean(["i", "j"])
+    return mean.rename("mean").to_dataframe(dim_order=["scheme", "temperature", "context"]).reset_index()
+
+
 def by_distance(influence: xr.Dataset) -> pd.DataFrame:
     """Influence against the distance of the two positions.
 
@@ -255,10 +285,17 @@ class Crossing:
         NaN if there is none in the grid.
     reason : str
         Why it is NaN, else empty.
+    last : float
+        The largest temperature of the grid with a value at or above the level, NaN if there is none: what was found, not
+        interpolated.
+    count : int
+        Temperatures of the grid with such a value. ``alpha`` need not be monotone, so they need not be all up to ``last``.
     """
 
     temperature: float
     reason: str
+    last: float
+    count: int
 
 
 def crossing(temperatures: ArrayLike, values: ArrayLike, level: float = 1.0) -> Crossing:
@@ -279,9 +316,10 @@ def crossing(temperatures: ArrayLike, values: ArrayLike, level: float = 1.0) -> 
     tau, value = tau[order], value[order]
     above = np.flatnonzero(value >= level)
     if not len(above):
-        return Crossing(np.nan, f"below {level:g} on the whole grid, from tau = {tau[0]:g} on")
-    last = int(above[-1])
+        return Crossing(np.nan, f"below {level:g} on the whole grid, from tau = {tau[0]:g} on", np.nan, 0)
+    last, found = int(above[-1]), (float(tau[above[-1]]), len(above))
     if last == len(tau) - 1:
-        return Crossing(np.nan, f"still {value[-1]:.3g} at the highest temperature of the grid, tau = {tau[-1]:g}")
+        reason = f"still {value[-1]:.3g} at the highest temperature of the grid, tau = {tau[-1]:g}"
+        return Crossing(np.nan, reason, *found)
     share = (value[last] - level) / (value[last] - value[last + 1])
-    return Crossing(float(tau[last] * (tau[last + 1] / tau[last]) ** share), "")
+    return Crossing(float(tau[last] * (tau[last + 1] / tau[last]) ** share), "", *found)

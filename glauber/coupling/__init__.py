@@ -13,6 +13,7 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from .. import chain
+from ..checks import reals
 from ..engines.trace import check_steps, temperatures
 from ..errors import ParameterError
 from ..models import Conditionals
@@ -82,14 +83,13 @@ def couple(
     """
     tokens = _check(model, states, kind)
     count, members, n = tokens.shape
-    if np.shape(temperature) not in ((), (1,), (count,)):
-        raise ParameterError(f"{np.size(temperature)} temperatures for {count} groups: give one, or one per group")
-    tau = temperatures(temperature, count)
-    check_steps(steps, 1 if record_every is None else record_every)
+    tau = temperatures(temperature, count, "group")
+    steps, every, _ = check_steps(steps, 1 if record_every is None else record_every)
+    record_every = None if record_every is None else every
     streams = Streams(seed, range(count) if groups is None else groups, n, block=min(256, steps))
     if len(streams.chains) != count:
         raise ParameterError(f"{len(streams.chains)} group indices for {count} groups: give one each")
-    index = np.array(streams.chains, dtype=np.uint64)
+    seed, index = streams.seed, np.array(streams.chains, dtype=np.uint64)
     at_once = max(1, BATCH // (members * len(model.vocabulary)))
     contexts = Contexts(model, max(at_once * members, min(MEMORY // len(model.vocabulary), CONTEXTS)))
 
@@ -136,12 +136,7 @@ def _check(model: Conditionals, states: ArrayLike | torch.Tensor, kind: str) -> 
     """Starting tokens, shape (groups, members, n), if they and the coupling fit."""
     if kind not in KINDS:
         raise ParameterError(f"coupling {kind!r} is unknown: give one of {', '.join(KINDS)}")
-    try:
-        given = states.cpu().numpy() if isinstance(states, torch.Tensor) else np.asarray(states)
-    except ValueError:
-        raise ParameterError(
-            "starting states have different lengths: couple each length in a call of its own"
-        ) from None
+    given = reals("states", states, remedy="couple each length in a call of its own")
     if given.ndim != 3 or 0 in given.shape or given.shape[1] < 2:
         raise ParameterError(f"states have shape {given.shape}: give (groups, members, n) with 2 members or more")
     if kind == "maximal" and given.shape[1] > 2:

@@ -63,7 +63,7 @@ def run(
         If a parameter is outside its range.
     """
     given = setup(model, states, temperature, seed, chains)
-    check_steps(steps, record_every)
+    steps, record_every, _ = check_steps(steps, record_every)
     return dataset(given, advance(engine)(given, given.start, steps, record_every, label), record_every, engine)
 
 

@@ -15,11 +15,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from .. import chain
-from ..errors import ParameterError
 from ..models import Conditionals
 from ..progress import Progress
 from ..randomness import Streams
-from .trace import setup
+from .trace import check_steps, setup
 
 LONGEST = 2**62  # steps; longer holding times are cut to it
 ROWS = 256  # rows of logits held at a time
@@ -83,12 +82,11 @@ def rejection_free(
     ParameterError
         If a parameter is outside its range.
     """
-    if not 1 <= steps <= 10**18 or moves < 1:
-        raise ParameterError(f"steps = {steps} must be from 1 to 10**18 and moves = {moves} at least 1")
+    steps, _, moves = check_steps(steps, moves=moves)
     run = setup(model, states, temperature, seed, chains)
     tokens, tau = run.start.tokens.clone(), run.temperature
     count, n = tokens.shape
-    streams = Streams(seed, run.chains, n, block=64)
+    streams = Streams(run.seed, run.chains, n, block=64)
     masses = Masses(model)
     clock, done = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool)
     rows: list[pd.DataFrame] = []

@@ -9,9 +9,13 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from .. import chain
+from ..checks import reals, whole
 from ..errors import ParameterError
 from ..models import Conditionals
 from ..randomness import check_keys
+
+COLDEST, HOTTEST = 1e-4, 1e6  # beyond, logits over temperature lose their digits, or all differences between them
+LONGEST = 10**18  # steps
 
 
 @dataclass(frozen=True)
@@ -78,40 +82,39 @@ def setup(
     """
     start = chain.init(model, states)
     count = len(start.tokens)
-    index = tuple(range(count)) if chains is None else tuple(int(c) for c in chains)
+    seed, index = check_keys(seed, range(count) if chains is None else chains)
     if len(index) != count:
         raise ParameterError(f"{len(index)} chain indices for {count} starting states: give one each")
-    check_keys(seed, index)
     return Setup(model, start, temperatures(temperature, count), seed, index)
 
 
-def temperatures(temperature: ArrayLike, count: int) -> torch.Tensor:
-    """One float64 temperature per chain.
+def temperatures(temperature: ArrayLike, count: int, of: str = "chain") -> torch.Tensor:
+    """One float64 temperature per chain, or what else ``of`` calls it.
 
     Raises
     ------
     ParameterError
-        If one is not a positive number, or there are neither one nor ``count`` of them.
+        If one is no number or outside the range in which float32 logits can be divided by it, or there are neither one
+        nor ``count`` of them.
     """
-    tau = np.asarray(temperature, dtype=np.float64)
+    tau = reals("temperatures", temperature).astype(np.float64)
     if tau.shape not in ((), (1,), (count,)):
-        raise ParameterError(f"{tau.size} temperatures for {count} chains: give one, or one per chain")
-    bad = tau[~(np.isfinite(tau) & (tau > 0))]
+        raise ParameterError(f"{tau.size} temperatures for {count} {of}s: give one, or one per {of}")
+    bad = tau[~((tau >= COLDEST) & (tau <= HOTTEST))]
     if bad.size:
-        raise ParameterError(f"temperature {bad.flat[0]} is not a positive number: give one above 0")
+        raise ParameterError(f"temperature {bad.flat[0]} is refused: give one from {COLDEST:g} to {HOTTEST:,.0f}")
     return torch.from_numpy(np.broadcast_to(tau, (count,)).copy())
 
 
-def check_steps(steps: int, record_every: int) -> None:
-    """Refuse empty runs.
+def check_steps(steps: int, record_every: int = 1, moves: int = 1) -> tuple[int, int, int]:
+    """Length of a run, recording interval and most moves, as plain integers.
 
     Raises
     ------
     ParameterError
-        If a number is below 1.
+        If one is no whole number or below 1, or the run is longer than 10**18 steps.
     """
-    if steps < 1 or record_every < 1:
-        raise ParameterError(f"steps = {steps} and record_every = {record_every} must both be 1 or more")
+    return whole("steps", steps, 1, LONGEST), whole("record_every", record_every), whole("moves", moves)
 
 
 def dataset(run: Setup, chunk: Chunk, record_every: int, engine: str) -> xr.Dataset:

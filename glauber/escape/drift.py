@@ -149,13 +149,13 @@ def window(ratios: pd.DataFrame, *, best: str = "exponent", enumerated: bool = F
     return max(found, key=lambda f: f[:2])[2] if found else None
 
 
-def candidate_tokens(text: Text, states: ArrayLike, frequent: int) -> NDArray[np.int64]:
-    """Tokens without a letter or digit, and the ``frequent`` most common ones of some texts: ids, ascending."""
+def candidate_tokens(text: Text, states: ArrayLike, frequent: int, also: ArrayLike = ()) -> NDArray[np.int64]:
+    """Tokens without a letter or digit, the ``frequent`` most common ones of some texts, and ``also``: ids, ascending."""
     ids, counts = np.unique(np.asarray(states), return_counts=True)
     common = ids[np.argsort(-counts, kind="stable")[:frequent]]
     vocabulary = text.vocabulary
     marks = [not any(c.isalnum() for c in name) for name in text.tokens(vocabulary.tolist())]
-    return np.union1d(vocabulary[np.array(marks)], common)
+    return np.union1d(vocabulary[np.array(marks)], np.append(common, np.asarray(also, dtype=np.int64)))
 
 
 def search_tokens(

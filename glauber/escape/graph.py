@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from ..errors import ParameterError
 from ..margins import leaving_probability, local_margins
@@ -76,8 +77,9 @@ def follow(
             return np.asarray((path != origin[c]).sum(axis=1) >= distance)
 
         # A seed of its own for each leg: the streams of a chain begin anew.
+        fresh = int(np.random.SeedSequence([seed, leg]).generate_state(1, np.uint64)[0])
         run = first_passage(
-            model, origin, left, temperature=temperature, steps=steps, seed=seed * legs + leg, moves=moves,
+            model, origin, left, temperature=temperature, steps=steps, seed=fresh, moves=moves,
             label=f"{label}, leg {leg + 1}" if label else "",
         )  # fmt: skip
         gone = run.table["left"].to_numpy(bool)
@@ -113,19 +115,22 @@ def _number(graph: nx.DiGraph, numbers: dict[tuple[int, ...], int], state: tuple
     return numbers[state]
 
 
-def transitions(graph: nx.DiGraph) -> pd.DataFrame:
+def transitions(graph: nx.DiGraph, level: float = 0.95) -> pd.DataFrame:
     """Edges of the graph, most travelled first.
 
     Returns
     -------
     DataFrame
-        ``from``, ``to``, ``count``, ``share`` (of the escapes from there), ``mean time`` (steps, of those escapes),
+        ``from``, ``to``, ``count``, ``of`` (escapes from there), ``share``, ``low``, ``high`` (of those escapes, with
+        Wilson's interval), ``mean time`` (steps, of the escapes counted: censored legs are left out, so it is biased short),
         ``next depth`` (``1/q`` of the next trap, steps).
     """
     out = dict(graph.out_degree(weight="count"))
-    rows = [
-        (v, w, edge["count"], edge["count"] / out[v], edge["time"], graph.nodes[w]["depth"])
-        for v, w, edge in graph.edges(data=True)
-    ]
-    table = pd.DataFrame(rows, columns=["from", "to", "count", "share", "mean time", "next depth"])
+    rows = []
+    for v, w, edge in graph.edges(data=True):
+        count, of = int(edge["count"]), int(out[v])
+        limits = stats.binomtest(count, of).proportion_ci(level, method="wilson")
+        rows.append((v, w, count, of, count / of, limits.low, limits.high, edge["time"], graph.nodes[w]["depth"]))
+    columns = ["from", "to", "count", "of", "share", "low", "high", "mean time", "next depth"]
+    table = pd.DataFrame(rows, columns=columns)
     return table.sort_values("count", ascending=False, kind="stable", ignore_index=True)

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import chain
 from ..engines import rejection_free
-from ..engines.trace import temperatures
-from ..errors import ParameterError
+from ..engines.trace import check_steps, temperatures
 from ..models import Conditionals
 from ..progress import Progress
 
@@ -71,9 +70,8 @@ def first_passage(
     ParameterError
         If a parameter is outside its range.
     """
-    if not 1 <= steps <= 10**18 or moves < 1:
-        raise ParameterError(f"steps = {steps} must be from 1 to 10**18 and moves = {moves} at least 1")
-    current = chain.init(model, np.asarray(states)).tokens.cpu().numpy()
+    steps, _, moves = check_steps(steps, moves=moves)
+    current = chain.init(model, states).tokens.cpu().numpy()
     count = len(current)
     tau = temperatures(temperature, count).numpy()
     first, moved = np.full(count, steps, dtype=np.int64), np.zeros(count, dtype=bool)

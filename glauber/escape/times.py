@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from .. import chain
 from ..errors import ParameterError
 from ..margins import escape_bound, leaving_probability, local_margins
 from ..models import Conditionals
@@ -58,7 +59,9 @@ def escape_times(
     ParameterError
         If a parameter is outside its range.
     """
-    origin = np.asarray(traps)
+    origin = chain.init(model, traps).tokens.cpu().numpy()
+    if not len(temperatures):
+        raise ParameterError("temperatures are empty: give one or more")
     if not 1 <= distance <= origin.shape[1] or replicas < 1:
         raise ParameterError(
             f"distance = {distance} must be from 1 to n = {origin.shape[1]} and replicas = {replicas} at least 1"

@@ -104,7 +104,8 @@ def classify(
 ) -> pd.DataFrame:
     """What kind of trap each state is.
 
-    - ``drift basin``: one token fills at least ``share`` of the positions (and the state is one of the two below);
+    - ``drift basin``: one token fills at least ``share`` of the positions (and the state is one of the two below). This
+      says what the text is made of, not how long it lasts: a perfect trap has no threshold on its time;
     - ``perfect trap``: every token is its position's argmax (smallest margin not negative);
     - ``near trap``: at most a share ``flicker`` of the positions are not their argmax, and the mean time until one of the
       *others* changes, while these stand as they do, is over ``threshold`` steps at ``temperature``;

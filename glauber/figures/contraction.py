@@ -48,15 +48,15 @@ def influence_map(influence: xr.Dataset, decay: pd.DataFrame, temperature: float
     return figure
 
 
-def alpha_curves(table: pd.DataFrame, crossing: float) -> Figure:
+def alpha_curves(table: pd.DataFrame, last: float) -> Figure:
     """The ``alpha`` found by each search, and the mean influence, against temperature.
 
     Parameters
     ----------
     table : DataFrame
         From `glauber.contraction.alpha`.
-    crossing : float
-        Temperature at which the best search falls below 1; NaN draws none.
+    last : float
+        Largest temperature of the grid at which the best search found 1 or more; NaN draws none.
     """
     figure, (axes,) = new_figure(height=3.9)
     colours = palette(table["scheme"].unique())
@@ -70,7 +70,7 @@ def alpha_curves(table: pd.DataFrame, crossing: float) -> Figure:
             axes.plot(rows["temperature"], rows["mean"], color=colours[name], linestyle=":",
                       label=f"{SEARCHED[name]}: mean influence")  # fmt: skip
     _level(axes)
-    _mark(axes, crossing, "sampled crossing")
+    _mark(axes, last, "largest $\\tau$ with $\\alpha \\geq 1$ found")
     axes.set(
         xscale="log", yscale="log", xlabel=r"temperature $\tau$", ylabel=r"$\max_j \sum_{i \neq j}$ of what was found"
     )
@@ -101,7 +101,7 @@ def alpha_by_length(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, crossing: float) -> Figure:
+def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last: float) -> Figure:
     """What is proved and what is measured on one axis of temperature.
 
     Parameters
@@ -112,21 +112,23 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, cros
         ``temperature`` and ``steps``, the certified bound on the mixing time.
     certified : float
         Temperature above which it holds; 0 if that is all of them.
-    crossing : float
-        Temperature at which the sampled ``alpha`` falls below 1, NaN if none.
+    last : float
+        Largest temperature of the grid at which the search found ``alpha`` of 1 or more, NaN if none.
     """
+    bounds = bounds[np.isfinite(bounds["steps"])]
     figure, (axes,) = new_figure(height=4.1)
     colours = palette(["measured", "proved", "sampled"])
     low = float(points["temperature"].min()) / 1.4
-    high = max(float(bounds["temperature"].max()), float(points["temperature"].max())) * 1.2
+    high = float(pd.concat([bounds["temperature"], points["temperature"]]).max()) * 1.2
     certified = max(certified, low)
     axes.axvspan(certified, high, color=colours["proved"], alpha=0.15, lw=0)
     axes.plot(bounds["temperature"], bounds["steps"], color=colours["proved"],
               label="proved: bound on the mixing time, from every start")  # fmt: skip
     met = points[np.isfinite(points["median"])]
-    # A limit above the budget is drawn up to it: the point's label gives the censored share.
+    # A limit above the budget is drawn up to it: the point's label gives the censored share. One pair has no limits.
     reach = met["high"].clip(upper=met["budget"])
-    axes.errorbar(met["temperature"], met["median"], yerr=np.stack([met["median"] - met["low"], reach - met["median"]]),
+    fall = met["median"] - met["low"].where(np.isfinite(met["low"]), met["median"])
+    axes.errorbar(met["temperature"], met["median"], yerr=np.stack([fall, reach - met["median"]]),
                   fmt="o", ms=5, capsize=3, color=colours["measured"],
                   label="measured: median meeting time of two texts, 95 % interval")  # fmt: skip
     cut = points[~np.isfinite(points["median"])]
@@ -138,9 +140,9 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, cros
     axes.axvline(certified, color=colours["proved"], lw=1.2)
     axes.text(certified, 0.97, r" $\tau_{\mathrm{cert}}$: fast above, proved", color=colours["proved"], fontsize=9,
               va="top", transform=axes.get_xaxis_transform())  # fmt: skip
-    if np.isfinite(crossing):
-        axes.axvline(crossing, color=colours["sampled"], lw=1.2, linestyle="--")
-        axes.text(crossing, 0.9, "  found $\\alpha \\geq 1$ to the left:\n  the theorem is silent there",
+    if np.isfinite(last):
+        axes.axvline(last, color=colours["sampled"], lw=1.2, linestyle="--")
+        axes.text(last, 0.9, "  largest $\\tau$ with $\\alpha \\geq 1$ found:\n  the theorem is silent here",
                   color=colours["sampled"], fontsize=9, va="top", transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel=r"temperature $\tau$", ylabel="steps")
     top = max(float(points["budget"].max()), float(bounds["steps"].max()) if len(bounds) else 0.0)

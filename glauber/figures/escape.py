@@ -108,7 +108,7 @@ def trap_graph(graph: nx.DiGraph, labels: Mapping[int, str], seed: int = 0) -> F
         Of the layout.
     """
     figure, (axes,) = new_figure(height=5.4)
-    place = _side_by_side(nx.Graph(graph), seed)
+    place = _side_by_side(nx.Graph(graph), seed % 2**32)  # networkx takes no larger seed
     colour = palette(["start", "met"])
     depth = np.array([graph.nodes[v]["depth"] for v in graph])
     size = 40 + 60 * np.log10(np.clip(depth, 1, 1e12))

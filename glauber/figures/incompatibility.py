@@ -18,7 +18,7 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
     series : dict of Series
         ``D`` in nats by name of the model or run.
     floor : float
-        Noise floor in nats, drawn as a line.
+        Noise floor in nats, drawn as a line; one below `SMALLEST`, 0 included, is drawn there.
     """
     figure, (axes,) = new_figure(height=3.9)
     table = pd.concat(
@@ -31,8 +31,9 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
         table, x="size", hue="source", stat="density", common_norm=False, element="step", bins=80, ax=axes,
         palette=colours, alpha=0.35,
     )  # fmt: skip
-    axes.axvline(np.log10(floor), color="0.3", linestyle="--", linewidth=1)
-    axes.text(np.log10(floor), 0.55 * axes.get_ylim()[1], " noise floor", ha="left", fontsize=9, color="0.3")
+    line, label = np.log10(max(floor, SMALLEST)), " noise floor" if floor >= SMALLEST else " noise floor or less"
+    axes.axvline(line, color="0.3", linestyle="--", linewidth=1)
+    axes.text(line, 0.55 * axes.get_ylim()[1], label, ha="left", fontsize=9, color="0.3")
     low, high = int(np.floor(table["size"].min())), int(np.ceil(table["size"].max()))
     ticks = list(range(low, high + 1, max(1, (high - low) // 8)))
     first = np.log10(SMALLEST)

@@ -36,7 +36,8 @@ def nearest_joint(logit_i: NDArray[np.float64], logit_j: NDArray[np.float64], te
     """Minimise the summed divergence of the model's conditionals from those of one joint law.
 
     With the joint written as ``exp(theta) / Z`` the objective is a negative log pseudo-likelihood: convex, so that the
-    minimum found is the minimum.
+    minimum found is the minimum up to the tolerance of the optimiser. The model's conditionals are renormalised to the
+    tokens of the grid.
 
     Parameters
     ----------

@@ -54,6 +54,18 @@ class CausalLM:
         """Where the network is."""
         return torch.device(self.network.device)
 
+    def check_length(self, n: int) -> None:
+        """Refuse longer sequences than fit.
+
+        Raises
+        ------
+        ModelError
+            If ``n`` is over the model's number of positions.
+        """
+        limit = getattr(self.network.config, "max_position_embeddings", None) or n
+        if n > limit:
+            raise ModelError(f"n = {n} tokens do not fit model {self.name!r}: give n of at most {limit}")
+
     def log_prob(self, states: torch.Tensor) -> torch.Tensor:
         """Log-probability of whole sequences.
 
@@ -97,9 +109,7 @@ class CausalLM:
         return bool((logits[0] - logits[1]).abs().max() > 1e-3 * logits.abs().max())
 
     def _next_token_logits(self, states: torch.Tensor) -> torch.Tensor:
-        limit = getattr(self.network.config, "max_position_embeddings", None) or states.shape[1]
-        if states.shape[1] > limit:
-            raise ModelError(f"n = {states.shape[1]} tokens do not fit model {self.name!r}: give n of at most {limit}")
+        self.check_length(states.shape[1])
         first = torch.full((len(states), 1), self.start, dtype=torch.long, device=self.device)
         with torch.inference_mode():
             logits = self.network(input_ids=torch.cat([first, states[:, :-1]], dim=1)).logits

@@ -14,6 +14,13 @@ from ..errors import ModelError, ParameterError
 from .causal import CausalLM, random_causal
 from .masked import MaskedLM
 
+VOCABULARIES = (
+    "tokenizer.json",
+    "vocab*",
+    "*.model",
+    "*.bpe",
+    "*.tiktoken",
+)  # files that hold a tokenizer's vocabulary
 MODELS = Path(__file__).parents[2] / "data" / "models"
 EMBEDDED = tuple(sorted(path.parent.name for path in MODELS.glob("*/config.json")))
 
@@ -82,16 +89,22 @@ def _load(name: str, auto: Any, kind: str, device: str, dtype: str) -> tuple[Any
     quiet, level = logging.getLogger("transformers"), logging.getLogger("transformers").level
     quiet.setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
+    network: Any = None
     try:
         network, info = auto.from_pretrained(path, dtype=number, output_loading_info=True, ignore_mismatched_sizes=True)
         tokenizer = AutoTokenizer.from_pretrained(path)
     except Exception as error:  # a truncated weights file or tokenizer raises types of Rust that share no other base
+        if network is not None and _lacks_vocabulary(path):
+            raise _no_tokenizer(name) from error
         reason = str(error).strip().split("\n")[0][:200]
         raise ModelError(
             f"model {name!r} cannot be loaded as a {kind} language model: {reason} (give the id or folder of one)"
         ) from error
     finally:
         quiet.setLevel(level)
+    # transformers makes an empty tokenizer where it finds none. Those that read single characters have no files.
+    if tokenizer.vocab_files_names and _lacks_vocabulary(path):
+        raise _no_tokenizer(name)
     misshapen = sorted(key for key, *_ in info["mismatched_keys"])
     if misshapen:
         raise ModelError(
@@ -105,6 +118,18 @@ def _load(name: str, auto: Any, kind: str, device: str, dtype: str) -> tuple[Any
             f"give a checkpoint saved with its head"
         )
     return network.to(where), tokenizer
+
+
+def _lacks_vocabulary(path: str) -> bool:
+    folder = Path(path)
+    return folder.is_dir() and not any(any(folder.glob(pattern)) for pattern in VOCABULARIES)
+
+
+def _no_tokenizer(name: str) -> ModelError:
+    return ModelError(
+        f"folder {name!r} holds no tokenizer files (such as tokenizer.json or vocab.txt): "
+        f"save the model's own tokenizer there with save_pretrained"
+    )
 
 
 def _locate(name: str) -> str:

@@ -77,6 +77,20 @@ class MaskedLM:
         """Free positions that fit the model, special tokens taken off."""
         return _positions(self.network, self.text.tokenizer) - len(self.text.prefix) - len(self.text.suffix)
 
+    def check_length(self, n: int) -> None:
+        """Refuse more free positions than fit.
+
+        Raises
+        ------
+        ModelError
+            If ``n`` is over the usable length.
+        """
+        if n > self.usable_length:
+            raise ModelError(
+                f"n = {n} tokens do not fit model {self.name!r}: "
+                f"its usable length is {self.usable_length}, so give a smaller n"
+            )
+
     def conditional_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Logits of the masked position given the rest of the row.
 
@@ -98,11 +112,7 @@ class MaskedLM:
             If ``n`` is over the usable length, one row does not fit the memory, or a logit is not finite.
         """
         states, positions = states.to(self.device), positions.to(self.device)
-        if states.shape[1] > self.usable_length:
-            raise ModelError(
-                f"n = {states.shape[1]} tokens do not fit model {self.name!r}: "
-                f"its usable length is {self.usable_length}, so give a smaller n"
-            )
+        self.check_length(states.shape[1])
         parts, s = [], 0
         while s < len(states):
             size = self.rows_per_batch(states.shape[1])

@@ -63,6 +63,13 @@ class Text:
         kept = [i for i in ids if i in self._allowed]
         return kept, len(ids) - len(kept)
 
+    def piece(self, text: str) -> int | None:
+        """The one id that a short text such as ``!`` comes down to, spaces aside; None where the tokenizer has none.
+
+        Some tokenizers put a piece for the space before it.
+        """
+        return next((i for i in self.encode(text)[0] if self.decode([i]).strip() == text), None)
+
     def decode(self, ids: list[int]) -> str:
         """Readable text of a row of ids. For the reader only: never encode it again."""
         # Only pieces of words lack their spaces; for other tokenizers transformers would warn that it does not obey.
