@@ -32,6 +32,8 @@ rule notebook:
         "build/book/notebooks/{name}.ipynb",
     params:
         values=lambda wildcards: PARAMETERS.get(wildcards.name, {}),
+    # One notebook at a time on all cores: Snakemake tells OpenMP, hence torch, how many a job has.
+    threads: workflow.cores
     log:
         "build/logs/{name}.log",
     script:
