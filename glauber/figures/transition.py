@@ -285,5 +285,5 @@ def _bars(axes: Axes, at: "pd.Series[float]", low: "pd.Series[float]", high: "pd
 def _taus(axes: Axes, taus: "pd.Series[float]", most: int = 8) -> None:
     shown = sorted(taus.unique())
     kept = shown if len(shown) <= most else shown[:: -(-len(shown) // most)]
-    axes.set_xticks(kept, [f"{tau:g}" for tau in kept])
+    axes.set_xticks(kept, [f"{tau:.3g}" for tau in kept])
     axes.minorticks_off()
