@@ -433,13 +433,14 @@ glue("figure-kinds", figure)
 # $t_{\mathrm{mix}}$, on spaces of two tokens at more and more positions: with cut-off it would tend to a step.
 
 # %% tags=["hide-input"]
+near_one, warm, high, low = 1.0, 2.0, 0.75, 0.05
 middle = p.n // 2
 adjacent = list(range(max(0, middle - 1), min(p.n, middle + 2)))
 small = [
     exact.tabulate(exact.restrict(lm, row[: p.n], adjacent, k=8), len(adjacent)) for row in begin.states[: p.spaces]
 ]
 decay = tr.coupling_against_exact(
-    small[0], (0, len(small[0].tables[0]) - 1), temperature=1.0, steps=80, groups=p.groups, seed=p.seed
+    small[0], (0, len(small[0].tables[0]) - 1), temperature=near_one, steps=80, groups=p.groups, seed=p.seed
 )
 gaps = pd.concat(tr.relaxation(space, np.geomspace(0.2, 5, 9)).assign(space=k) for k, space in enumerate(small))
 sizes = [size for size in (3, 5, 7, 9) if size <= p.n]
@@ -447,9 +448,15 @@ profiles, windows = [], {}
 for size in sizes:
     free = list(range((p.n - size) // 2, (p.n - size) // 2 + size))
     space = exact.tabulate(exact.restrict(lm, begin.states[0, : p.n], free, k=2), size)
-    profile = tr.mixing_profile(space, 2.0)
+    profile = tr.mixing_profile(space, warm)
     profiles.append(profile.assign(n=size))
-    windows[size] = tr.window(profile)
+    windows[size] = tr.window(profile, high, low)
+glue("space-tau", f"{near_one:g}", display=False)
+glue("gap-from", f"{gaps['temperature'].max():g}", display=False)
+glue("gap-to", f"{gaps['temperature'].min():g}", display=False)
+glue("profile-tau", f"{warm:g}", display=False)
+glue("window-high", high, display=False)
+glue("window-low", low, display=False)
 glue("spaces", len(small), display=False)
 glue("groups", f"{p.groups:,}", display=False)
 glue("space-states", len(small[0].tables[0]), display=False)
@@ -468,9 +475,10 @@ figure = draw.ground_truth(decay, gaps, pd.concat(profiles))
 glue("figure-truth", figure)
 
 # %% [markdown]
-# On the {glue:text}`space-states` states of the left panel, at $\tau$ = 1, the exact distance exceeds the 95 % interval of the coupling estimate at
-# {glue:text}`violations` of {glue:text}`compared` steps. From $\tau$ = 5 down to 0.2 the relaxation time grows by a factor of {glue:text}`relaxation-low` to
-# {glue:text}`relaxation-high` in the {glue:text}`spaces` spaces. At $\tau$ = 2 the fall of $d(t)$ from 0.75 to 0.05 takes
+# On the {glue:text}`space-states` states of the left panel, at $\tau$ = {glue:text}`space-tau`, the exact distance exceeds the 95 % interval of the
+# coupling estimate at {glue:text}`violations` of {glue:text}`compared` steps. From $\tau$ = {glue:text}`gap-from` down to {glue:text}`gap-to` the
+# relaxation time grows by a factor of {glue:text}`relaxation-low` to {glue:text}`relaxation-high` in the {glue:text}`spaces` spaces. At $\tau$ =
+# {glue:text}`profile-tau` the fall of $d(t)$ from {glue:text}`window-high` to {glue:text}`window-low` takes
 # {glue:text}`window-small:.2f` mixing times at {glue:text}`size-small` positions and {glue:text}`window-large:.2f` at
 # {glue:text}`size-large`. These are exact numbers about small spaces: a few positions do not show a phase transition.
 #
