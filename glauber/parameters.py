@@ -9,11 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from .engines.trace import COLDEST, HOTTEST
 from .errors import ParameterError
 
 Count = Annotated[int, Field(ge=1)]
-# Far outside of this range logits over temperature lose their digits, or all differences between them.
-Temperature = Annotated[float, Field(ge=1e-4, le=1e6, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST, allow_inf_nan=False)]
 
 
 def _distinct(values: list[float]) -> list[float]:
