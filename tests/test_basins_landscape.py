@@ -236,3 +236,12 @@ def test_moves_draw_also_where_nothing_moves() -> None:
         draw.basin_moves(np.zeros((2, 2)), ["a", "b"], basins.time_scales(path, 3, [9999], every=1), unstable, 10),
     ):
         drawn.draw_without_rendering()
+
+
+def test_seeds_of_the_streams_are_taken() -> None:
+    """Chains take seeds up to 2^63; scikit-learn alone would refuse them."""
+    points = blobs([[0, 0], [5, 0]], [20, 20])
+    large = 2**63 - 1
+    assert basins.clusters(points, 2, large).labels_.max() == 1
+    assert len(basins.stability(points, [2], repeats=1, seed=large)) == 1
+    basins.principal(points.astype(np.float32), points.astype(np.float32), large)

@@ -14,6 +14,7 @@ from ..checks import whole
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+SEEDS = 2**32  # scikit-learn takes no larger seed; the streams of chains do
 COMPONENTS = 10  # principal components that clusters are sought in
 
 
@@ -55,7 +56,7 @@ def principal(passages: NDArray[np.float32], chains: NDArray[np.float32], seed: 
     count = max(len(passages), COMPONENTS)
     drawn = chains[rng.choice(len(chains), min(count, len(chains)), replace=False)]
     both = np.concatenate([passages, drawn])
-    return Landscape(PCA(min(COMPONENTS, *both.shape), random_state=seed).fit(both))
+    return Landscape(PCA(min(COMPONENTS, *both.shape), random_state=seed % SEEDS).fit(both))
 
 
 def stability(points: Array, sizes: Sequence[int], *, repeats: int = 6, seed: int = 0) -> pd.DataFrame:
@@ -78,7 +79,9 @@ def stability(points: Array, sizes: Sequence[int], *, repeats: int = 6, seed: in
         for _ in range(repeats):
             order = rng.permutation(len(points))
             halves = np.array_split(order, 2)
-            labels = [KMeans(k, n_init=4, random_state=seed).fit(points[half]).predict(points) for half in halves]
+            labels = [
+                KMeans(k, n_init=4, random_state=seed % SEEDS).fit(points[half]).predict(points) for half in halves
+            ]
             found.append(adjusted_rand_score(*labels))
         rows.append((k, float(np.mean(found)), min(found), max(found), repeats))
     return pd.DataFrame(rows, columns=["clusters", "rand", "low", "high", "repeats"])
@@ -86,7 +89,7 @@ def stability(points: Array, sizes: Sequence[int], *, repeats: int = 6, seed: in
 
 def clusters(points: Array, count: int, seed: int = 0) -> KMeans:
     """K-means clusters of texts, numbered by size, largest first."""
-    found = KMeans(count, n_init=10, random_state=seed).fit(points)
+    found = KMeans(count, n_init=10, random_state=seed % SEEDS).fit(points)
     order = np.argsort(-np.bincount(found.labels_, minlength=count), kind="stable")
     found.cluster_centers_ = found.cluster_centers_[order]
     found.labels_ = np.argsort(order)[found.labels_]

@@ -23,6 +23,7 @@ from ..errors import ParameterError
 
 NONE = "none of these"
 STRENGTH = 10.0  # inverse regularisation of the logistic regression; unit vectors need little
+SEEDS = 2**32  # scikit-learn takes no larger seed; the streams of chains do
 FOLDS = 4
 Array = NDArray[np.float64]
 
@@ -86,7 +87,7 @@ def train(vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[
         raise ParameterError(
             f"{len(names)} topics with {few} passages in the smallest: a topic score needs 2 topics with {FOLDS} passages each"
         )
-    inner = list(StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed).split(vectors, labels, groups))
+    inner = list(StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed % SEEDS).split(vectors, labels, groups))
     # One temperature for all classes, fitted to held-out scores: it calibrates and changes no order.
     estimator = CalibratedClassifierCV(
         LogisticRegression(C=STRENGTH, max_iter=2000, class_weight="balanced"),
@@ -128,7 +129,9 @@ def _splits(
             f"the smallest topic has {_fewest_groups(labels, groups)} passages: {folds} folds need {2 * folds} in each"
         )
     return iter(
-        StratifiedGroupKFold(folds, shuffle=True, random_state=seed).split(np.zeros((len(labels), 1)), labels, groups)
+        StratifiedGroupKFold(folds, shuffle=True, random_state=seed % SEEDS).split(
+            np.zeros((len(labels), 1)), labels, groups
+        )
     )
 
 
