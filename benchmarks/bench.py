@@ -63,32 +63,42 @@ def alternate(contenders: dict[str, Callable[[], object]], repetitions: int, inn
     return pd.DataFrame(rows)
 
 
-def median(values: pd.Series) -> tuple[float, float, float]:
-    """Median and its range of the middle half."""
-    return float(values.median()), float(values.quantile(0.25)), float(values.quantile(0.75))
+def median_row(where: Row, engine: str, quantity: str, values: pd.Series, unit: str) -> Row:
+    """A row of the table: median over repetitions, with the range of the middle half."""
+    middle = {
+        "value": float(values.median()),
+        "low": float(values.quantile(0.25)),
+        "high": float(values.quantile(0.75)),
+    }
+    return {**where, "engine": engine, "quantity": quantity, **middle, "unit": unit}
+
+
+def prepared(lm: MaskedLM, n: int, count: int, temperature: float) -> tuple[chain.State, Callable[[], object]]:
+    """A state some steps into a run, and a step of `direct` from it with new draws at every call."""
+    state = chain.init(lm, starts(lm, n, count))
+    streams, tau = Streams(1, range(count), n), torch.full((count,), temperature, dtype=torch.float64)
+    # A few steps first: the share of steps that move is then the one of the run, not of the passages.
+    for t in range(3):
+        state, _ = chain.step(lm, state, tau, streams.at(t))
+    clock = iter(range(3, 10**9))
+    return state, lambda: chain.step(lm, state, tau, streams.at(next(clock)))
 
 
 def one_step(
     lm: MaskedLM, n: int, count: int, temperature: float, repetitions: int, one_by_one: bool, inner: int = 1
 ) -> list[Row]:
     """A step of `direct` beside the baselines and the bare encoder, same chains, same process."""
-    states = starts(lm, n, count)
-    state = chain.init(lm, states)
-    streams, tau = Streams(1, range(count), n), torch.full((count,), temperature, dtype=torch.float64)
-    # A few steps first: the share of steps that move is then the one of the run, not of the passages.
-    for t in range(3):
-        state, _ = chain.step(lm, state, tau, streams.at(t))
+    state, step = prepared(lm, n, count, temperature)
     ids, banned = textbook.prepare(lm, state.tokens), textbook.banned_ids(lm)
     generator = torch.Generator().manual_seed(0)
     bare = lm.network.base_model
-    clock = iter(range(3, 10**9))
 
     def encoder() -> None:
         with torch.inference_mode():
             bare(input_ids=ids)
 
     contenders: dict[str, Callable[[], object]] = {
-        "direct": lambda: chain.step(lm, state, tau, streams.at(next(clock))),
+        "direct": step,
         "bare encoder": encoder,
         "textbook": lambda: textbook.step(lm, ids.clone(), banned, temperature, generator),
     }
@@ -97,19 +107,45 @@ def one_step(
             lm, ids.clone(), banned, temperature, generator
         )
     seconds = alternate(contenders, repetitions, inner)
-    where = {"model": lm.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
+    where: Row = {"model": lm.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
     rows: list[Row] = []
     for name in contenders:
-        for quantity, values, unit in (
-            ("steps per second", count / seconds[name], "chain steps / s"),
-            ("time over bare encoder", seconds[name] / seconds["bare encoder"], "ratio"),
-            ("speed over textbook", seconds["textbook"] / seconds[name], "ratio"),
-        ):
-            value, low, high = median(values)
-            rows.append(
-                {**where, "engine": name, "quantity": quantity, "value": value, "low": low, "high": high, "unit": unit}
-            )
+        rows += [
+            median_row(where, name, "steps per second", count / seconds[name], "chain steps / s"),
+            median_row(where, name, "time over bare encoder", seconds[name] / seconds["bare encoder"], "ratio"),
+            median_row(where, name, "speed over textbook", seconds["textbook"] / seconds[name], "ratio"),
+        ]
     return rows
+
+
+def size_of_step(
+    small: MaskedLM, large: MaskedLM, n: int, count: int, temperature: float, repetitions: int, inner: int = 1
+) -> list[Row]:
+    """A step of `direct` of one model over that of another. The smaller one's own speed is a row of the part `steps`."""
+    steps = {lm.name: prepared(lm, n, count, temperature)[1] for lm in (small, large)}
+    seconds = alternate(steps, repetitions, inner)
+    where: Row = {"model": large.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
+    return [
+        median_row(where, "direct", "steps per second", count / seconds[large.name], "chain steps / s"),
+        median_row(where, "direct", f"time over {small.name}", seconds[large.name] / seconds[small.name], "ratio"),
+    ]
+
+
+def size_of_run(
+    small: MaskedLM, large: MaskedLM, n: int, count: int, temperature: float, repetitions: int, steps: int
+) -> list[Row]:
+    """A whole run of `lazy` of one model over that of another: each asks for the forwards that its own chains need."""
+
+    def runner(lm: MaskedLM) -> Callable[[], object]:
+        begin, seeds = starts(lm, n, count), iter(range(1, 10**9))
+        return lambda: engines.run(
+            lm, begin, temperature=temperature, steps=steps, seed=next(seeds), record_every=steps
+        )
+
+    seconds = alternate({lm.name: runner(lm) for lm in (small, large)}, repetitions)
+    where: Row = {"model": large.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
+    ratio = seconds[large.name] / seconds[small.name]
+    return [median_row(where, "lazy", f"time over {small.name}", ratio, f"ratio, runs of {steps} steps")]
 
 
 def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
@@ -132,17 +168,11 @@ def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
         repetitions,
     )
     rate, peak = operations / seconds["step"], 10 * product / seconds["product"]
-    rows: list[Row] = []
-    for quantity, values, unit in (
-        ("share of matrix-product peak", rate / peak, "ratio"),
-        ("matrix-product peak", peak / 1e9, "GFLOP / s"),
-    ):
-        value, low, high = median(values)
-        rows.append(
-            {"model": lm.name, "n": n, "chains": count, "temperature": 1.0, "repetitions": repetitions, "engine": "direct",
-             "quantity": quantity, "value": value, "low": low, "high": high, "unit": unit}
-        )  # fmt: skip
-    return rows
+    where: Row = {"model": lm.name, "n": n, "chains": count, "temperature": 1.0, "repetitions": repetitions}
+    return [
+        median_row(where, "direct", "share of matrix-product peak", rate / peak, "ratio"),
+        median_row(where, "direct", "matrix-product peak", peak / 1e9, "GFLOP / s"),
+    ]
 
 
 def forwards(lm: MaskedLM, n: int, count: int, temperature: float, skip: int, steps: int) -> list[Row]:
@@ -287,6 +317,19 @@ def steps_part(quick: bool) -> list[Row]:
     return rows
 
 
+def sizes_part(quick: bool) -> list[Row]:
+    """What the larger of the two embedded models costs: a step of `direct`, a run of `lazy`."""
+    tiny, mini = (glauber.load_model(name, device="cpu") for name in ("glauber-tiny", "glauber-mini"))
+    n, repetitions, rows = 16 if quick else 32, 2 if quick else 9, list[Row]()
+    for temperature in (1.0,) if quick else (0.2, 0.5, 1.0, 2.0):
+        tell(f"both sizes, direct, tau = {temperature}")
+        rows += size_of_step(tiny, mini, n, 4 if quick else 64, temperature, repetitions, inner=5)
+    for temperature in (1.0,) if quick else (0.5, 1.0):
+        tell(f"both sizes, lazy, tau = {temperature}")
+        rows += size_of_run(tiny, mini, n, 4 if quick else 16, temperature, 2 if quick else 4, 10 if quick else 200)
+    return rows
+
+
 def base_part(quick: bool) -> list[Row]:
     """Steps of the BERT-base shape."""
     base, rows = base_shape(glauber.load_model("glauber-tiny", device="cpu")), list[Row]()
@@ -318,6 +361,7 @@ def long_part(quick: bool) -> list[Row]:
 
 PARTS: dict[str, Callable[[bool], list[Row]]] = {
     "steps": steps_part,
+    "sizes": sizes_part,
     "base": base_part,
     "forwards": forwards_part,
     "long": long_part,

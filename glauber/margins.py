@@ -48,6 +48,31 @@ def at_every_position(model: Conditionals, states: ArrayLike | torch.Tensor, of:
     return np.asarray(values.reshape(rows, n, *values.shape[1:]).numpy())
 
 
+def log_probabilities(
+    model: Conditionals, states: ArrayLike | torch.Tensor
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Log-probability of every token given all others, at temperature 1; and whether it is its position's argmax.
+
+    Parameters
+    ----------
+    model : Conditionals
+    states : array of int, shape (rows, n)
+
+    Returns
+    -------
+    array of float64, array of bool, shape (rows, n)
+        In nats, with the law restricted to the vocabulary. A token that ties with another for the largest counts as the argmax.
+    """
+
+    def own_and_best(logits: torch.Tensor, current: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        law = torch.log_softmax(logits.double(), dim=1)
+        own = law.gather(1, current[:, None])[:, 0]
+        return torch.stack([own, (own >= law.amax(dim=1)).double()], dim=1)
+
+    found = at_every_position(model, states, own_and_best)
+    return found[:, :, 0], found[:, :, 1] == 1
+
+
 def local_margins(model: Conditionals, states: ArrayLike | torch.Tensor) -> NDArray[np.float64]:
     """``m_i(x)`` of every position, nats, shape (rows, n): negative where another token is likelier than the present one."""
 

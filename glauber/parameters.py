@@ -41,6 +41,8 @@ class Parameters(NotebookParameters):
     ----------
     model : str
         Embedded model, local folder or hub id.
+    other : str
+        A second model, on which each chapter repeats its main measurement; empty for none.
     passages : str
         ``embedded``, ``ms-marco`` or a file (see `glauber.passages.read_passages`).
     starts : int
@@ -54,12 +56,18 @@ class Parameters(NotebookParameters):
     """
 
     model: str
+    other: str = ""
     passages: str
     starts: Count
     n: Annotated[int, Field(ge=2)]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     device: str
     dtype: str
+
+    @property
+    def second(self) -> str:
+        """The model to set beside `model`: empty if there is none, or if it is the same one."""
+        return "" if self.other == self.model else self.other
 
 
 P = TypeVar("P", bound=NotebookParameters)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from . import hub
 from .checks import whole
 from .errors import PassageError
 
@@ -124,13 +125,16 @@ def _ms_marco() -> Iterator[Passage]:
         import datasets
     except ImportError as error:
         raise PassageError("passages 'ms-marco' need the package datasets: pip install datasets") from error
+    unreachable = PassageError("passages 'ms-marco' cannot be reached on the hub: connect, or give a local file")
+    if not hub.answers():  # datasets would retry for half a minute
+        raise unreachable
     try:
         rows: Iterable[Any] = datasets.load_dataset("microsoft/ms_marco", "v2.1", split="validation", streaming=True)
         for row in rows:
             for k, text in enumerate(row["passages"]["passage_text"]):
                 yield Passage(f"{row['query_id']}-{k}", "", str(text))
     except (OSError, datasets.exceptions.DatasetNotFoundError) as error:
-        raise PassageError("passages 'ms-marco' cannot be reached on the hub: connect, or give a local file") from error
+        raise unreachable from error
 
 
 def starting_states(

@@ -31,7 +31,9 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
-def provenance(network: torch.nn.Module, parameters: Mapping[str, Any], started: float) -> pd.DataFrame:
+def provenance(
+    network: torch.nn.Module, parameters: Mapping[str, Any], started: float, other: torch.nn.Module | None = None
+) -> pd.DataFrame:
     """What a notebook ran with.
 
     Parameters
@@ -41,6 +43,8 @@ def provenance(network: torch.nn.Module, parameters: Mapping[str, Any], started:
         The notebook's parameters.
     started : float
         ``time.time()`` at its start.
+    other : Module, optional
+        A second network that it ran.
 
     Returns
     -------
@@ -48,6 +52,8 @@ def provenance(network: torch.nn.Module, parameters: Mapping[str, Any], started:
         ``item``, ``value``.
     """
     weights = {"weights": f"SHA-256 {weights_checksum(network)}...", "device": str(next(network.parameters()).device)}
+    if other is not None:
+        weights["weights of other"] = f"SHA-256 {weights_checksum(other)}..."
     clock = {
         "started": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
         "seconds": f"{time.time() - started:.0f}",

@@ -53,6 +53,30 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> "pd.Series[float]":
     return pd.Series({"estimate": mean, "low": mean - half, "high": mean + half})
 
 
+def against(row: "pd.Series[float]", other: "pd.Series[float]") -> str:
+    """How one interval lies to another: ``above``, ``below`` or ``not distinguishable from`` it.
+
+    Intervals that overlap are called not distinguishable, and those without limits too.
+    """
+    if row["low"] > other["high"]:
+        return "above"
+    return "below" if row["high"] < other["low"] else "not distinguishable from"
+
+
+def by_model(columns: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+    """Quantities by row, one model a column, from the model's name to its quantities as text."""
+    return pd.DataFrame(columns).rename_axis("quantity").reset_index()
+
+
+def paired(first: ArrayLike, second: ArrayLike) -> str:
+    """The mean of ``second - first`` over pairs, and whether its 95 % Student interval leaves 0 out, in words."""
+    change = mean_interval(np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64))
+    if not np.isfinite(change["low"]):
+        return "no difference can be told from one pair"
+    verdict = "holds 0" if change["low"] <= 0 <= change["high"] else "leaves 0 out"
+    return f"{interval(change, '{:+.3f}')}, which {verdict}"
+
+
 def round_up(value: float, digits: int = 0) -> float:
     """The next number of so many decimals that is not below ``value``: for bounds, which rounding must not make false."""
     return float(np.ceil(value * 10**digits) / 10**digits)

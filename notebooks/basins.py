@@ -27,6 +27,7 @@
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
+other = "glauber-mini"
 passages = "embedded"
 starts = 30
 n = 16
@@ -88,25 +89,29 @@ from glauber.figures import basins as draw
 from glauber.passages import read_passages, starting_states
 from glauber.player import film, player
 from glauber.provenance import provenance
-from glauber.report import table
+from glauber.report import against, by_model, table
 
 started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
+second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
+if second:
+    second.check_length(p.n)
 embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
 labelled = list(read_passages("embedded"))
 if p.topic not in {passage.topic for passage in labelled}:
     known = ", ".join(sorted({passage.topic for passage in labelled}))
     raise ParameterError(f"topic {p.topic!r} has no labelled passages: give one of {known}")
 begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts) if second else begin
 taus = sorted(set(p.temperatures))
 middle = taus[len(taus) // 2]
 
 
-def read(states):
+def read(states, text=lm.text):
     """Texts of states, shape (..., n)."""
-    return [lm.text.decode(row.tolist()) for row in np.asarray(states).reshape(-1, p.n)]
+    return [text.decode(row.tolist()) for row in np.asarray(states).reshape(-1, p.n)]
 
 
 def share(value):
@@ -252,15 +257,6 @@ marked = spent[spent["topic"] == p.topic].set_index("source").rename(columns={"s
 null_low = marked.loc[f"null: shuffled, τ = {middle:g}"]
 null_pass = marked.loc["null: passages"]
 hot_row, cold_row = marked.loc[f"chains, τ = {middle:g}"], marked.loc[f"chains, τ = {taus[0]:g}"]
-
-
-def against(row, null):
-    """How two intervals lie."""
-    if row["low"] > null["high"]:
-        return "above"
-    return "below" if row["high"] < null["low"] else "not distinguishable from"
-
-
 glue("share-middle", between(hot_row), display=False)
 glue("share-cold", between(cold_row), display=False)
 glue("share-shuffled", between(null_low), display=False)
@@ -429,24 +425,87 @@ table(
 # end of the run lasted longer than it says. The second shows templates, texts that agree at
 # most positions and are met from different starts: {glue:text}`templates` of them, the most widespread from {glue:text}`template-starts` starts.
 #
+# ## A second model
+#
+# Chains of another model from the same passages, at $\tau$ = {glue:text}`tau-middle`, read by the same score: {glue:text}`second`. The
+# word salad from which the score learnt *none of these* was written by *{glue:text}`model`*.
+
+# %% tags=["hide-input"]
+seen = {p.model: (traces[middle], about[middle], mixed_about, origins)}
+if second:
+    trace = engines.run(
+        second, begin_second.states, temperature=middle, steps=p.sweeps * p.n, seed=p.seed, record_every=p.n,
+        label="second model",
+    )  # fmt: skip
+    texts = trace["states"].to_numpy()
+    on = score.labels(embed(read(texts, second.text))).reshape(texts.shape[:2])
+    salted = rng.permuted(texts[kept], axis=2)
+    salted_on = score.labels(embed(read(salted, second.text))).reshape(salted.shape[:2])
+    begun = [name or classes[on[0, k]] for k, name in enumerate(begin_second.table["topic"])]
+    seen[second.name] = (trace, on, salted_on, begun)
+columns, marks = {}, {}
+for name, (trace, on, mixed_on, begun) in seen.items():
+    time_on = basins.shares(on, classes, seed=p.seed).set_index("topic").rename(columns={"share": "estimate"})
+    null = basins.shares(mixed_on, classes, seed=p.seed).set_index("topic").rename(columns={"share": "estimate"})
+    marks[name] = time_on.loc[p.topic]
+    top = time_on.drop(basins.NONE)["estimate"].idxmax()
+    away = np.array([start != p.topic for start in begun])
+    counted = basins.summary(on[:, away] == classes.index(p.topic), p.n, p.n).set_index("quantity")
+    counted = counted.rename(columns={"mean": "estimate"})
+    columns[name] = {
+        f"share of time on {p.topic}": between(time_on.loc[p.topic]),
+        "the same, shuffled texts": between(null.loc[p.topic]),
+        "share of time on none of these": between(time_on.loc[basins.NONE]),
+        "topic with the largest share": f"{top}, {between(time_on.loc[top])}",
+        f"chains from elsewhere that come to {p.topic}": between(counted.loc["comes at all"], "{:.0%}"),
+        "leave it and come back": between(counted.loc["leaves and comes back"], "{:.0%}"),
+        "end there": between(counted.loc["ends inside"], "{:.0%}"),
+        f"stretches of over {p.longer} steps with at most {p.positions} moving positions": str(
+            len(basins.quiet_stretches(trace, longer=p.longer, positions=p.positions))
+        ),
+    }
+compared = "There is no second model to compare with."
+if second:
+    compared = (
+        f"The share of {second.name} on {p.topic} is {against(marks[second.name], marks[p.model])} that of {p.model}, by the "
+        f"two intervals over {p.starts} chains each."
+    )
+glue("second", second.name if second else "none was given", display=False)
+glue("compared", compared, display=False)
+table(by_model(columns))
+
+# %% [markdown]
+# {glue:text}`compared` In brackets are 95 % intervals over chains.
+#
 # ## See it move
 #
-# The first steps of one chain at each temperature, step by step. A token that has just changed is marked, and the mark fades. Space plays
+# The first steps of one chain at each temperature, step by step, and of one chain of the second model. A token that has just changed is marked, and the mark fades. Space plays
 # and pauses, arrow keys step.
 
 # %% tags=["hide-input"]
 films = []
 chosen = next((k for k, name in enumerate(origins) if name == "health"), 0)
-for tau in taus:
+shots = [(lm, begin, tau) for tau in taus] + ([(second, begin_second, middle)] if second else [])
+for shown, starts, tau in shots:
     close = engines.run(
-        lm, begin.states[[chosen]], temperature=tau, steps=p.film_steps, seed=p.seed, record_every=1, chains=[chosen]
+        shown,
+        starts.states[[chosen]],
+        temperature=tau,
+        steps=p.film_steps,
+        seed=p.seed,
+        record_every=1,
+        chains=[chosen],
     )
     states = close["states"].to_numpy()[:, 0]
-    away = embed(read(states))
+    away = embed(read(states, shown.text))
     films.append(
-        film(lm.text, states, close["record"].to_numpy().tolist(), f"{origins[chosen]}, τ = {tau:g}",
+        film(shown.text, states, close["record"].to_numpy().tolist(), f"{shown.name}, τ = {tau:g}",
              distance=cosine_distance(away, away[0]).tolist())
     )  # fmt: skip
+filmed = f"{p.model} at τ = {', '.join(f'{tau:g}' for tau in taus)}" + (
+    f" and of {second.name} at τ = {middle:g}" if second else ""
+)
+glue("filmed", filmed, display=False)
 glue("player", HTML(player(films, distance_label="distance in meaning")))
 
 # %% [markdown]
@@ -462,4 +521,4 @@ glue("player", HTML(player(films, distance_label="distance in meaning")))
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started))
+table(provenance(lm.network, p.model_dump(), started, second.network if second else None))

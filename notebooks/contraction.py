@@ -26,6 +26,7 @@
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
+other = "glauber-mini"
 passages = "embedded"
 starts = 4
 n = 16
@@ -73,13 +74,17 @@ from glauber import coupling, figures, survival
 from glauber.figures import contraction as draw
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
-from glauber.report import interval, mean_interval, round_up, table
+from glauber.report import by_model, interval, mean_interval, paired, round_up, table
 
 started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
 begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
+if second:
+    second.check_length(p.n)
+    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
 taus = p.temperature * np.geomspace(0.5, 16, 11)
 glue("model", p.model, display=False)
 glue("passages", len(begin.states), display=False)
@@ -108,11 +113,15 @@ glue("far-largest", float(far["largest"].max()), display=False)
 glue("far-distance", p.n // 2, display=False)
 
 
-def mean_at(influence, temperature, distance=None):
-    """Mean influence of the model's likeliest tokens, with an interval over passages."""
+def each_passage(influence, temperature, distance=None):
+    """Mean influence of the model's likeliest tokens, one value a passage."""
     each = con.by_context(influence, distance)
-    each = each[(each["scheme"] == "top") & np.isclose(each["temperature"], temperature)]
-    return mean_interval(each["mean"])
+    return each.loc[(each["scheme"] == "top") & np.isclose(each["temperature"], temperature), "mean"]
+
+
+def mean_at(influence, temperature, distance=None):
+    """The mean over passages, with its interval."""
+    return mean_interval(each_passage(influence, temperature, distance))
 
 
 near_mean, far_mean = (mean_at(influence, p.temperature, distance) for distance in (1, p.n // 2))
@@ -346,6 +355,56 @@ glue("figure-sides", figure)
 # $n (1 + 1/2 + \dots + 1/n)$ = {glue:text}`collector:.1f` steps on average; these pairs differ at {glue:text}`differing` of
 # their positions, and the median of such a time is below its mean.
 #
+# ## A second model
+#
+# The same searches, certificate and pairs of passages, on another model: {glue:text}`second`. Meeting times are those at $\tau >$
+# {glue:text}`tau`.
+
+# %% tags=["hide-input"]
+warm = meeting_taus[meeting_taus > 1.01 * p.temperature]  # the grid holds the temperature itself up to rounding
+tested = {p.model: (influence, certificate.bound, points)}
+difference = "There is no second model to compare with."
+if second:
+    influence2 = con.measure(second, begin_second.states, temperatures=taus, substitutions=p.substitutions, seed=p.seed)
+    coupled2 = coupling.couple(
+        second,
+        np.tile(begin_second.states[couples], (len(warm), 1, 1)),
+        temperature=np.repeat(warm, len(couples)),
+        steps=p.steps,
+        seed=p.seed,
+        label="pairs, second model",
+    )
+    points2 = survival.medians(coupled2[["temperature", "time", "censored"]].to_dataframe(), ["temperature"])
+    bound2 = con.certify(glauber.load_model(p.second, device="cpu", dtype="float64")).bound
+    tested[second.name] = (influence2, bound2, points2)
+    difference = "The two models cut different passages, so that no paired difference is formed."
+    if begin.table["id"].equals(begin_second.table["id"]):
+        each = [each_passage(measured, p.temperature) for measured, *_ in tested.values()]
+        difference = f"The mean influence of {second.name} less that of {p.model} is {paired(*each)} (95 % Student interval over passages)."
+columns = {}
+for name, (measured, bound, times) in tested.items():
+    searched = con.alpha(measured)
+    searched = searched[searched["scheme"] == "all"]
+    at_one = searched.loc[np.isclose(searched["temperature"], p.temperature), "columns"]
+    columns[name] = {
+        f"lower bound on α at τ = {p.temperature:g}": f"{at_one.iloc[0]:.2f}",
+        "α ≥ 1 found at": where(con.crossing(searched["temperature"], searched["columns"])),
+        f"mean influence of a likely token at τ = {p.temperature:g}": interval(mean_at(measured, p.temperature)),
+        "B at most (nats)": f"{round_up(bound, 1):.1f}",
+        f"fast mixing certified above τ, n = {p.n}": f"{round_up(con.tau_cert(bound, p.n)):,.0f}",
+        **{
+            f"median meeting time at τ = {row['temperature']:g}": median_steps(row)
+            for _, row in times[times["temperature"] >= warm[0]].iterrows()
+        },
+    }
+glue("second", second.name if second else "none was given", display=False)
+glue("difference", difference, display=False)
+table(by_model(columns))
+
+# %% [markdown]
+# {glue:text}`difference` Bounds have no interval; the meeting times are medians of {glue:text}`pairs` pairs with 95 % intervals, in which so few pairs
+# leave much room.
+#
 # ## What this shows, and what it does not
 #
 # It shows two sides. Above {glue:text}`tau-cert`, $\alpha(\tau) < 1$ is proved, and *{glue:text}`model`* mixes fast. At
@@ -359,4 +418,4 @@ glue("figure-sides", figure)
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started))
+table(provenance(lm.network, p.model_dump(), started, second.network if second else None))

@@ -27,6 +27,7 @@
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
+other = "glauber-mini"
 passages = "embedded"
 starts = 24
 n = 16
@@ -107,13 +108,17 @@ from glauber import ParameterError, escape, figures
 from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
-from glauber.report import interval, table
+from glauber.report import by_model, interval, table
 
 started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
 begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
+if second:
+    second.check_length(p.n)
+    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
 
 
 def words(state, longest=90):
@@ -146,18 +151,16 @@ glue("h", p.distance, display=False)
 # lasts: a perfect trap has no threshold on its time, be it listed by either name. These thresholds are ours.
 
 # %% tags=["hide-input"]
-found = escape.find_traps(
-    lm,
-    begin.states,
-    temperature=p.temperature,
-    cold=p.cold,
-    threshold=p.threshold,
-    share=p.share,
-    flicker=p.flicker,
-    moves=p.search_moves,
-    seed=p.seed,
-    label="cold chains",
-)
+search = {
+    "temperature": p.temperature,
+    "cold": p.cold,
+    "threshold": p.threshold,
+    "share": p.share,
+    "flicker": p.flicker,
+    "moves": p.search_moves,
+    "seed": p.seed,
+}
+found = escape.find_traps(lm, begin.states, **search, label="cold chains")
 if found.table.empty:
     raise ParameterError(
         f"no trap was found from {p.starts} passages with {p.search_moves} search moves (an untrained model may have none): "
@@ -508,6 +511,42 @@ table(
 # the mean times are biased short. {glue:text}`nodes` different traps were visited; the median holding time of those met
 # on the way is {glue:text}`met-depth` steps, that of the starting ones {glue:text}`start-depth`.
 #
+# ## A second model
+#
+# The same searches on another model: {glue:text}`second`. Holding times are exact and at $\tau$ = {glue:text}`tau`; that they are
+# longest, or so many, holds among the states that the searches found. The text that repeats the exclamation mark is asked at $\tau$ =
+# {glue:text}`tau-drift`.
+
+# %% tags=["hide-input"]
+tested = {p.model: (lm, begin.states, found.table)}
+if second:
+    listed2 = escape.find_traps(second, begin_second.states, **search, label="cold chains, second model").table
+    tested[second.name] = (second, begin_second.states, listed2)
+columns = {}
+for name, (tried, states, traps) in tested.items():
+    held = traps["holding time"]
+    sign = tried.text.piece("!")
+    columns[name] = {
+        **{
+            f"{kind}s found": str(int((traps["kind"] == kind).sum()))
+            for kind in ("perfect trap", "near trap", "drift basin")
+        },
+        "holding time of the passages, median (steps)": f"{np.median(1 / escape.leaving_probability(tried, states, p.temperature)):.1f}",
+        "holding time of the traps, median (steps)": f"{held.median():,.1f}" if len(traps) else "–",
+        "the same, nine tenths up to (steps)": f"{held.quantile(0.9):,.1f}" if len(traps) else "–",
+        "longest found (steps)": f"{held.max():,.0f}" if len(traps) else "–",
+        "its smallest margin (nats)": f"{traps['min margin'].iloc[0]:.2f}" if len(traps) else "–",
+        f"holding time of “!” repeated, τ = {p.drift_temperature:g} (steps)": "no such token"
+        if sign is None
+        else f"{1 / escape.leaving_probability(tried, np.full((1, p.n), sign), p.drift_temperature)[0]:,.1f}",
+    }
+glue("second", second.name if second else "none was given", display=False)
+table(by_model(columns))
+
+# %% [markdown]
+# The searches take the same {glue:text}`passages` passages and the same number of moves. The table compares what they found; a trap that was
+# not found may last longer.
+#
 # ## What this shows, and what it does not
 #
 # It shows traps of *{glue:text}`model`*, with their exact holding times: the longest found lasts {glue:text}`longest` steps on
@@ -519,4 +558,4 @@ table(
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started))
+table(provenance(lm.network, p.model_dump(), started, second.network if second else None))

@@ -27,6 +27,7 @@
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
+other = "glauber-mini"
 control = ""
 passages = "embedded"
 starts = 24
@@ -69,7 +70,7 @@ from glauber import engines, exact, figures
 from glauber import incompatibility as inc
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
-from glauber.report import beside_paper, interval, mean_interval, paper_value, table
+from glauber.report import beside_paper, by_model, interval, mean_interval, paired, paper_value, table
 
 started = time.time()
 figures.use_style()
@@ -78,6 +79,10 @@ lm.check_length(p.n)
 causal = glauber.load_control(p.control, lm.text.tokenizer, device=p.device, dtype=p.dtype, seed=p.seed)
 causal.check_length(p.n)
 begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
+second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
+if second:
+    second.check_length(p.n)
+    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
 begin_causal = starting_states(causal.text.encode, read_passages(p.passages), p.n, p.starts)
 glue("model", p.model, display=False)
 glue("control", causal.name, display=False)
@@ -346,6 +351,42 @@ table(
 # conditionals of a grid; 95 % bootstrap interval over {glue:text}`joint-passages` passages); the 99th percentile over these grids of the
 # worst conditional's is {glue:text}`tv-high:.2f`.
 #
+# ## A second model
+#
+# The same test on another model, with the same settings, passages and seed: {glue:text}`second`. Candidates are drawn from the conditionals of
+# the model that is tested.
+
+# %% tags=["hide-input"]
+tested = {p.model: (rectangles["conditional"], left_over)}
+difference = "There is no second model to compare with."
+if second:
+    grid = inc.measure(
+        second, begin_second.states, pairs=p.pairs, candidates=p.candidates, temperature=p.temperature, seed=p.seed
+    )
+    joints = inc.nearest_joints(grid.take(np.arange(len(grid.i)) % p.pairs < 5), p.temperature)
+    tested[second.name] = (inc.rectangle_table(grid, p.temperature), joints)
+    difference = "The two models cut different passages, so that no paired difference is formed."
+    if begin.table["id"].equals(begin_second.table["id"]):
+        each = [rows.assign(size=rows["D"].abs()).groupby("passage")["size"].mean() for rows, _ in tested.values()]
+        difference = f"The mean |D| of {second.name} less that of {p.model} is {paired(*each)} (nats; 95 % Student interval over passages)."
+columns = {}
+for name, (rows, joints) in tested.items():
+    told = inc.summarise(rows, floor, seed=p.seed).set_index("statistic").drop("share above the noise floor")
+    columns[name] = {
+        **{f"{key} ({row['unit']})" if row["unit"] else key: interval(row) for key, row in told.iterrows()},
+        "mean total variation to the nearest joint law": interval(
+            mean_interval(joints.groupby("passage")["tv_mean"].mean()), "{:.4f}"
+        ),
+        "rectangles": f"{len(rows):,}",
+    }
+glue("second", second.name if second else "none was given", display=False)
+glue("difference", difference, display=False)
+table(by_model(columns))
+
+# %% [markdown]
+# {glue:text}`difference` In the table, 95 % bootstrap intervals over passages; for the total variation, the mean over passages with Student's
+# interval.
+#
 # ## What this shows, and what it does not
 #
 # For *{glue:text}`model`* the outcome is: {glue:text}`verdict`. The median $|D|$ is
@@ -356,4 +397,4 @@ table(
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started))
+table(provenance(lm.network, p.model_dump(), started, second.network if second else None))

@@ -28,13 +28,14 @@
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
+other = "glauber-mini"
 passages = "embedded"
 starts = 24
 n = 16
 lengths = [8, 16, 32]
 temperatures = [0.3, 0.6, 1.0, 1.5, 1.75, 2.0, 2.5, 3.5, 5.0]
 pairs = 16
-scales = 12.0
+scales = 10.0
 chains = 8
 chain_scales = 8.0
 factor = 5.0
@@ -92,7 +93,7 @@ from glauber.embeddings import load_embedder
 from glauber.figures import transition as draw
 from glauber.passages import read_passages, starting_states
 from glauber.provenance import provenance
-from glauber.report import paper_value, table
+from glauber.report import by_model, paper_value, table
 
 started = time.time()
 figures.use_style()
@@ -100,9 +101,13 @@ lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
 lengths = sorted({*p.lengths, p.n})
 lm.check_length(lengths[-1])
+second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
 taus = sorted(set(p.temperatures))
 # All lengths are cut from the same passages, so that a pair differs between lengths by its length alone.
 begin = starting_states(lm.text.encode, read_passages(p.passages), lengths[-1], p.starts)
+if second:
+    second.check_length(lengths[-1])
+    begin_second = starting_states(second.text.encode, read_passages(p.passages), lengths[-1], p.starts)
 topics = begin.table["topic"].tolist()
 couples = tr.pairs_of_topics(topics, p.pairs, p.seed)
 singles = np.resize(np.random.default_rng(p.seed).permutation(len(begin.states)), p.chains)
@@ -482,6 +487,58 @@ glue("figure-truth", figure)
 # {glue:text}`window-small:.2f` mixing times at {glue:text}`size-small` positions and {glue:text}`window-large:.2f` at
 # {glue:text}`size-large`. These are exact numbers about small spaces: a few positions do not show a phase transition.
 #
+# ## A second model
+#
+# The coupling times of another model: {glue:text}`second`. The pairs, streams and budgets are the same; the lengths are those up to $n$ =
+# {glue:text}`n`, and the temperatures begin one below the coldest at which a pair of *{glue:text}`model`* met at that length. For the
+# comparison the level and the crossover of both models are taken over these lengths alone.
+
+# %% tags=["hide-input"]
+shorter = [length for length in lengths if length <= p.n]
+warmer = {}
+for length in shorter:
+    met = times.loc[(times["n"] == length) & ~times["censored"].astype(bool), "temperature"]
+    first_met = taus.index(met.min()) if len(met) else len(taus) - 1
+    warmer[length] = taus[max(first_met - 1, 0) :]
+tested = {
+    p.model: pd.concat(
+        [times[(times["n"] == length) & times["temperature"].isin(warmer[length])] for length in shorter]
+    )
+}
+if second:
+    tested[second.name] = pd.concat(
+        tr.meeting_grid(
+            second, {length: begin_second.states[couples, :length]}, warmer[length], scales=p.scales, seed=p.seed,
+            directory=f"{directory}/second" if directory else None, label="pairs, second model",
+        )
+        for length in shorter
+    )  # fmt: skip
+columns = {}
+for name, observed in tested.items():
+    hottest = tr.level(observed[observed["temperature"] == taus[-1]], resamples=p.resamples, seed=p.seed).iloc[0]
+    own_stars = tr.crossover(observed, factor=p.factor, resamples=p.resamples, seed=p.seed)
+    columns[name] = {
+        f"C at τ = {taus[-1]:g} (n log n steps)": f"{number(hottest['C'], '{:.2f}')} ({between(hottest['low'], hottest['high'])})",
+        **{
+            f"τ* at n = {row['n']}": f"{number(row['tau_star'], '{:.2f}')} ({row['reason'] or between(row['low'], row['high'])})"
+            for _, row in own_stars.iterrows()
+        },
+        "censored": f"{observed['censored'].mean():.0%} of {len(observed)} runs",
+    }
+glue("second", second.name if second else "none was given", display=False)
+model_medians = survival.medians(
+    pd.concat(observed.assign(model=name) for name, observed in tested.items()), ["model", "n", "temperature"]
+)
+figure = draw.model_curves(model_medians)
+glue("figure-models", figure)
+
+# %% tags=["hide-input"]
+table(by_model(columns))
+
+# %% [markdown]
+# Intervals are 95 %, by {glue:text}`resamples` resamples of the {glue:text}`pairs` pairs. An interval speaks of one model; no difference
+# between the two was tested.
+#
 # ## What this shows, and what it does not
 #
 # At $\tau$ = {glue:text}`tau-hot` the coupling time of *{glue:text}`model`* is {glue:text}`hot-C` $n \log n$ steps, and it is {glue:text}`factor` times that
@@ -493,4 +550,4 @@ glue("figure-truth", figure)
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started))
+table(provenance(lm.network, p.model_dump(), started, second.network if second else None))

@@ -31,6 +31,28 @@ def test_a_part_is_measured_and_replaces_its_older_figures(tmp_path: Path, monke
     assert (over == 1).all()
 
 
+def test_the_sizes_are_set_against_each_other(tmp_path: Path) -> None:
+    """The smaller model's own rows are those of the part `steps`: no figure of the table stands there twice."""
+    out = tmp_path / "results.csv"
+    threads = torch.get_num_threads()
+    for part in ("steps", "sizes"):
+        bench.save(bench.measure(part, quick=True), out)
+    torch.set_num_threads(threads)
+    table = pd.read_csv(out)
+    assert not table.duplicated(["model", "n", "chains", "temperature", "engine", "quantity"]).any()
+    sizes = table[table["part"] == "sizes"]
+    assert set(sizes["model"]) == {"glauber-mini"}
+    assert set(zip(sizes["engine"], sizes["quantity"], strict=True)) == {
+        ("direct", "steps per second"),
+        ("direct", "time over glauber-tiny"),
+        ("lazy", "time over glauber-tiny"),
+    }
+    assert (sizes["low"] <= sizes["value"]).all() and (sizes["value"] <= sizes["high"]).all()
+    # Over three times the weights: no noise makes it the faster one.
+    step = sizes[(sizes["engine"] == "direct") & (sizes["quantity"] == "time over glauber-tiny")]
+    assert (step["value"] > 1).all()
+
+
 def test_the_textbook_baseline_draws_from_the_conditional(tiny: MaskedLM) -> None:
     """So that the comparison is between samplers of one law."""
     ids = torch.from_numpy(tiny.vocabulary[np.arange(100, 102)])[None].repeat(4000, 1)

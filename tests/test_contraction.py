@@ -309,6 +309,9 @@ def test_figures_draw_also_where_little_is_known() -> None:
         ({"temperatures": [1.0, -1.0]}, "temperatures"),
         ({"states": np.zeros((0, 3), int)}, "states"),
         ({"states": np.full((1, 3), 9)}, "token id 9"),
+        ({"states": [[0, 1, 2], [0, 1]]}, "rows of states have different lengths"),
+        ({"states": [[0.5, 1, 2]]}, "token id 0.5"),
+        ({"temperatures": ["hot"]}, "'hot' in temperatures is no real number"),
     ],
 )
 def test_bad_input_is_refused(change: dict[str, Any], words: str) -> None:

@@ -158,6 +158,8 @@ def test_unknown_engines_and_bad_lengths_are_refused() -> None:
     table = random_table(2, 3, seed=0)
     with pytest.raises(ParameterError, match="engine 'fast' is unknown"):
         engines.run(table, [[0, 0]], temperature=1.0, steps=1, seed=0, engine="fast")
+    with pytest.raises(ParameterError, match=r"engine \['lazy'\] is unknown"):
+        engines.run(table, [[0, 0]], temperature=1.0, steps=1, seed=0, engine=["lazy"])  # type: ignore[arg-type]
     for name, value in {"steps": 0, "moves": 2.5}.items():
         arguments: dict[str, Any] = {"temperature": 1.0, "steps": 5, "seed": 0, name: value}
         with pytest.raises(ParameterError, match=f"^{name} = {value} is refused: give a whole number from 1"):

@@ -209,3 +209,14 @@ def test_bad_input_is_refused(change: dict[str, int], words: str) -> None:
         escape.escape_times(random_table(2, 3, 0), [[0, 0]], temperatures=[], replicas=1, steps=1)
     with pytest.raises(ParameterError, match="scan"):
         escape.descend(random_table(2, 3, 0), [[0, 0]], scan="upwards")
+
+
+@pytest.mark.parametrize(("states", "words"), [([[0, 0], [0]], "different lengths"), ([[0, 0.5]], "token id 0.5")])
+def test_odd_states_are_refused(states: list[list[float]], words: str) -> None:
+    table = random_table(2, 3, 0)
+    with pytest.raises(ParameterError, match=words):
+        escape.descend(table, states)
+    with pytest.raises(ParameterError, match=words):
+        escape.classify(table, states, temperature=1.0, threshold=1.0)
+    with pytest.raises(ParameterError, match=words):
+        escape.find_traps(table, states, temperature=1.0, cold=1.0)

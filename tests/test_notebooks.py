@@ -75,9 +75,15 @@ LARGE_SEED = 2**63 - 1
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("contraction", {"n": 2, "seed": LARGE_SEED}),  # every temperature is certified
+        ("contraction", {"n": 2, "other": "", "seed": LARGE_SEED}),  # every temperature is certified
         ("escape", {"temperatures": [1e-4, 1e-3], "seed": LARGE_SEED}),  # no chain leaves any trap
         ("incompatibility", {"starts": 1, "dtype": "float64", "seed": LARGE_SEED}),
+        ("incompatibility", {"other": ""}),
+        ("escape", {"other": ""}),
+        ("transition", {"other": "glauber-tiny"}),  # the same as model
+        ("basins", {"other": ""}),
+        ("models", {"other": "", "starts": 1}),
+        ("models", {"model": "glauber-mini", "starts": 1}),  # both are the same one
     ],
 )
 def test_runs_at_the_edges(name: str, values: dict[str, object], tmp_path: Path) -> None:
@@ -89,6 +95,7 @@ def test_runs_at_the_edges(name: str, values: dict[str, object], tmp_path: Path)
     ("name", "values", "sentence"),
     [
         ("incompatibility", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
+        ("contraction", {"other": "./nowhere"}, r"model './nowhere': no folder is there"),
         ("contraction", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
         ("escape", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
         ("escape", {"n": 8, "distance": 9}, r"distance = 9 must be at most n = 8"),
@@ -97,6 +104,9 @@ def test_runs_at_the_edges(name: str, values: dict[str, object], tmp_path: Path)
             {"temperatures": [0.2, 0.2]},
             r"parameter temperatures = \[0.2, 0.2\] is refused: give each value once",
         ),
+        ("models", {"n": 200}, r"n = 200 tokens do not fit model 'glauber-tiny': its usable length is \d+"),
+        ("models", {"other": "./nowhere"}, r"model './nowhere': no folder is there"),
+        ("models", {"results": "README.md"}, r"results = 'README.md' is no table of make bench"),
         ("speed", {"results": "README.md"}, r"results = 'README.md' is no table of make bench"),
         ("speed", {"results": "data/paper.csv"}, r"results = 'data/paper.csv' is no table of make bench: it lacks"),
     ],

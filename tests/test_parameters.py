@@ -14,7 +14,7 @@ from glauber import ParameterError
 from glauber.parameters import Count, Parameters, Temperature, Temperatures, validate
 
 SHARED = {
-    "model": "glauber-tiny", "passages": "embedded", "starts": 4, "n": 32, "seed": 0, "device": "auto",
+    "model": "glauber-tiny", "other": "", "passages": "embedded", "starts": 4, "n": 32, "seed": 0, "device": "auto",
     "dtype": "float32",
 }  # fmt: skip
 
@@ -45,6 +45,11 @@ def refusal(**changes: object) -> str:
 def test_values_are_kept() -> None:
     parameters = validate(Anneal, GIVEN)
     assert parameters.model_dump() == {**GIVEN, "share": 0.5}
+
+
+@pytest.mark.parametrize(("other", "second"), [("", ""), ("glauber-mini", "glauber-mini"), ("glauber-tiny", "")])
+def test_a_model_is_not_compared_with_itself(other: str, second: str) -> None:
+    assert validate(Anneal, {**GIVEN, "other": other}).second == second
 
 
 @pytest.mark.parametrize(

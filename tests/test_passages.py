@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glauber import MaskedLM, ParameterError, PassageError
+from glauber import MaskedLM, ParameterError, PassageError, hub
 from glauber.passages import Passage, read_passages, starting_states
 
 FAR = 200_000  # bytes, well past what a text file reads ahead
@@ -139,6 +139,7 @@ def fake_datasets(monkeypatch: pytest.MonkeyPatch, rows: Iterator[dict[str, obje
         calls.append((*names, options))
         return rows
 
+    monkeypatch.setattr(hub, "answers", lambda: True)
     module = ModuleType("datasets")
     module.__dict__.update(load_dataset=load_dataset, exceptions=SimpleNamespace(DatasetNotFoundError=NotFoundError))
     monkeypatch.setitem(sys.modules, "datasets", module)
@@ -167,6 +168,13 @@ def test_ms_marco_out_of_reach(monkeypatch: pytest.MonkeyPatch, error: type[Exce
 
     fake_datasets(monkeypatch, rows())
     assert "cannot be reached on the hub: connect, or give a local file" in refusal(read_passages("ms-marco"))
+
+
+def test_ms_marco_offline_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_datasets(monkeypatch, iter([]))
+    monkeypatch.setattr(hub, "answers", lambda: False)
+    assert "cannot be reached on the hub: connect, or give a local file" in refusal(read_passages("ms-marco"))
+    assert not calls
 
 
 def test_ms_marco_without_datasets(monkeypatch: pytest.MonkeyPatch) -> None:

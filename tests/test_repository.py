@@ -4,6 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -95,6 +96,27 @@ def test_means_carry_students_interval() -> None:
     half = 4.302652729911275 / 3**0.5  # the 97.5 % quantile with two degrees of freedom
     assert row.tolist() == pytest.approx([2.0, 2.0 - half, 2.0 + half])
     assert "no interval from one sample" in report.interval(report.mean_interval([1.0]))
+
+
+def test_two_models_are_compared_in_words() -> None:
+    low, high, wide = (
+        pd.Series({"estimate": 1.0, "low": a, "high": b}) for a, b in ((0.0, 1.0), (2.0, 3.0), (0.5, 2.5))
+    )
+    assert [report.against(a, b) for a, b in ((high, low), (low, high), (low, wide))] == [
+        "above",
+        "below",
+        "not distinguishable from",
+    ]
+    assert (
+        report.against(low, pd.Series({"estimate": 9.0, "low": np.nan, "high": np.nan})) == "not distinguishable from"
+    )
+    # Differences 1, 2, 3 against Student's quantile with two degrees of freedom.
+    assert report.paired([0, 0, 0], [1, 2, 3]) == "+2.000 [-0.484, +4.484], which holds 0"
+    assert report.paired([0, 0, 0], [-10, -11, -12]).endswith("which leaves 0 out")
+    assert report.paired([0], [1]) == "no difference can be told from one pair"
+    assert report.by_model({"a": {"x": "1"}, "b": {"x": "2"}}).to_dict("records") == [
+        {"quantity": "x", "a": "1", "b": "2"}
+    ]
 
 
 def test_certified_figures_are_rounded_up() -> None:

@@ -157,6 +157,16 @@ def test_crossover_needs_no_time_beyond_the_threshold() -> None:
     assert one == pytest.approx(two, abs=0.02)
 
 
+def test_lengths_may_have_temperatures_of_their_own() -> None:
+    """Cells far below the crossover, where no pair meets, add nothing."""
+    whole = planted(30, 12.0)
+    coldest, long = whole["temperature"].min(), whole["n"].max()
+    ragged = whole[(whole["temperature"] > coldest) | (whole["n"] < long)]
+    assert len(ragged) < len(whole)
+    one, two = (tr.crossover(t, resamples=5, seed=1) for t in (whole, ragged))
+    pd.testing.assert_frame_equal(one, two)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

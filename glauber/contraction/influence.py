@@ -15,6 +15,7 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import reals
 from ..errors import ParameterError
 from ..models import Conditionals
 
@@ -120,7 +121,7 @@ def measure(
 def _check(
     model: Conditionals, states: ArrayLike, temperatures: ArrayLike, schemes: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    texts, tau = np.asarray(states, dtype=np.int64), np.atleast_1d(np.asarray(temperatures, dtype=np.float64))
+    texts, tau = reals("states", states), np.atleast_1d(reals("temperatures", temperatures).astype(np.float64))
     if texts.ndim != 2 or texts.shape[0] < 1 or texts.shape[1] < 2:
         raise ParameterError(f"states have shape {texts.shape}: give one row of 2 tokens or more per context")
     outside = np.setdiff1d(texts, model.vocabulary)
@@ -130,7 +131,7 @@ def _check(
         raise ParameterError(f"temperatures {tau.tolist()}: give one or more positive numbers")
     if not len(schemes) or not set(schemes) <= set(SCHEMES):
         raise ParameterError(f"schemes {list(schemes)}: give some of {', '.join(SCHEMES)}")
-    return texts, tau
+    return texts.astype(np.int64), tau
 
 
 def _draw(rng: np.random.Generator, size: int, without: list[int], count: int) -> NDArray[np.int64]:

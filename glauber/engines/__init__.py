@@ -75,7 +75,7 @@ def advance(engine: str) -> Advance:
     ParameterError
         If there is no such engine.
     """
-    if engine not in ENGINES:
+    if not isinstance(engine, str) or engine not in ENGINES:
         raise ParameterError(f"engine {engine!r} is unknown: give one of {', '.join(ENGINES)}")
     return ENGINES[engine]
 

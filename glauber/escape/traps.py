@@ -61,7 +61,7 @@ def descend(
     """
     if scan not in SCANS or sweeps < 1:
         raise ParameterError(f"scan = {scan!r} must be one of {', '.join(SCANS)} and sweeps = {sweeps} at least 1")
-    tokens = chain.init(model, np.asarray(states)).tokens
+    tokens = chain.init(model, states).tokens
     rows, n = tokens.shape
     vocabulary = torch.from_numpy(model.vocabulary)
     streams = [np.random.default_rng([seed, r]) for r in range(rows)]
@@ -131,7 +131,7 @@ def classify(
         (positions that are not their argmax), ``core time`` (``n`` over the summed excluded masses of the others, steps),
         ``token`` (id of the most repeated token, the smallest of several), ``share`` (of the positions that hold it).
     """
-    rows = np.asarray(states)
+    rows = chain.init(model, states).tokens.cpu().numpy()
     margins = local_margins(model, rows)
     mass = excluded_masses(model, rows, temperature)
     margin, flickering = margins.min(axis=1), (margins < 0).sum(axis=1)
@@ -209,7 +209,7 @@ def find_traps(
     Traps
         States of kind ``none`` are left out. The list is what was found, not all there is.
     """
-    begin = np.asarray(states)
+    begin = chain.init(model, states).tokens.cpu().numpy()
     found: list[tuple[str, NDArray[np.int64], NDArray[np.str_]]] = []
     for scan in SCANS:
         end = descend(model, begin, scan=scan, sweeps=sweeps, seed=seed)

@@ -99,6 +99,28 @@ def coupling_curves(medians: pd.DataFrame, n: int) -> Figure:
     return figure
 
 
+def model_curves(medians: pd.DataFrame) -> Figure:
+    """Median coupling time of each model, one panel a length.
+
+    Parameters
+    ----------
+    medians : DataFrame
+        From `glauber.survival.medians`, by ``model``, ``n`` and ``temperature``.
+    """
+    lengths = sorted(medians["n"].unique())
+    figure, panels = new_figure(len(lengths), height=3.6)
+    colours = palette(medians["model"].unique())
+    for axes, n in zip(panels, lengths, strict=True):
+        here = medians[medians["n"] == n]
+        _by_group(axes, here, "model", colours, "{}")
+        axes.set(xscale="log", yscale="log", xlabel=TAU, title=f"$n$ = {n}")
+        _taus(axes, here["temperature"])
+        axes.tick_params(axis="x", labelsize=8)
+    panels[0].set_ylabel("median coupling time (steps)")
+    panels[0].legend(fontsize=8.5, title=f"{medians['count'].min()} pairs a point", title_fontsize=8.5)
+    return figure
+
+
 def _by_group(axes: Axes, medians: pd.DataFrame, by: str, colours: dict[str, str], label: str) -> None:
     """Medians with intervals; open triangles at the budget where a median lies above it, with the share cut."""
     for shift, (key, rows) in enumerate(medians.groupby(by, sort=False)):

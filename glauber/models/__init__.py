@@ -1,5 +1,6 @@
 """Language models as sets of conditionals: loading, allowed vocabulary, logits at one masked position per row."""
 
+from .cards import facts, training_logs, training_summary
 from .causal import CausalLM, random_causal
 from .conditionals import Conditionals, RectangleSource
 from .loading import EMBEDDED, load_control, load_model
@@ -13,7 +14,10 @@ __all__ = [
     "MaskedLM",
     "RectangleSource",
     "Text",
+    "facts",
     "load_control",
     "load_model",
     "random_causal",
+    "training_logs",
+    "training_summary",
 ]

@@ -81,6 +81,14 @@ def load_control(
     return CausalLM(network, own, name)
 
 
+def model_folder(name: str) -> Path | None:
+    """Folder of an embedded model or of one that is given by its folder; None for a hub id."""
+    if name in EMBEDDED:
+        return MODELS / name
+    folder = Path(name).expanduser()
+    return folder if name and folder.is_dir() else None
+
+
 def _load(name: str, auto: Any, kind: str, device: str, dtype: str) -> tuple[Any, PreTrainedTokenizerBase]:
     where = resolve_device(device)
     number = resolve_dtype(dtype, where)
@@ -136,10 +144,8 @@ def _locate(name: str) -> str:
     """Folder or hub id to hand to transformers, once it is known that something is there."""
     if not name:
         raise ModelError(f"the model name is empty: give {', '.join(EMBEDDED)}, a local folder or a hub id")
-    if name in EMBEDDED:
-        return str(MODELS / name)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = model_folder(name)
+    if folder is not None:
         if not (folder / "config.json").exists():
             raise ModelError(f"folder {name!r} holds no config.json: give a folder written by save_pretrained")
         return str(folder)

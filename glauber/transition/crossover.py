@@ -63,7 +63,7 @@ def crossover(
     Parameters
     ----------
     times : DataFrame
-        ``temperature``, ``n``, ``pair``, ``time``, ``censored``.
+        ``temperature``, ``n``, ``pair``, ``time``, ``censored``. Lengths may have temperatures of their own, but for the hottest.
     factor : float
     resamples, confidence, seed
         Of the bootstrap over pairs, which redraws the level too.
@@ -86,8 +86,9 @@ def crossover(
         reason = _reason(estimate[k], bool(hot), threshold, here)
         low, high = _limits(draws[:, k : k + 1], confidence) if not reason else (np.array([np.nan]),) * 2
         tau = np.nan if reason else estimate[k]
-        beside = np.searchsorted(taus, tau)
-        below, above = (np.nan, np.nan) if reason else (taus[max(beside - 1, 0)], taus[beside])
+        grid = np.sort(here["temperature"].unique())
+        beside = np.searchsorted(grid, tau)
+        below, above = (np.nan, np.nan) if reason else (grid[max(beside - 1, 0)], grid[beside])
         rows.append((n, tau, low[0], high[0], below, above, threshold, here["pair"].nunique(), reason))
     names = ["n", "tau_star", "low", "high", "below", "above", "threshold", "pairs", "reason"]
     return pd.DataFrame(rows, columns=names)
@@ -112,7 +113,7 @@ def _crossings(times: pd.DataFrame, factor: float, lengths: list[int], taus: Arr
     scale = factor * np.exp(hot.beta[0])
     longer = (times["time"] > scale * n_log_n(times["n"].to_numpy())) | times["censored"]
     shares = longer.groupby([times["n"], times["temperature"]]).mean()
-    return np.array([_half(shares[n].reindex(taus).to_numpy(), taus) for n in lengths])
+    return np.array([_half(shares[n].to_numpy(), shares[n].index.to_numpy()) for n in lengths])
 
 
 def _half(share: Array, taus: Array) -> float:

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-import torch
 import xarray as xr
 from numpy.typing import NDArray
 from scipy import stats
 
 from ..diagnostics import diagnose
 from ..embeddings import cosine_distance
-from ..margins import at_every_position
+from ..margins import log_probabilities
 from ..models import Conditionals
 
 Array = NDArray[np.float64]
@@ -101,15 +100,9 @@ def pseudo_log_likelihood(model: Conditionals, states: NDArray[np.int32]) -> tup
         token is its position's argmax.
     """
     distinct, back = np.unique(states, axis=0, return_inverse=True)
-
-    def own_and_best(logits: torch.Tensor, current: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
-        law = torch.log_softmax(logits.double(), dim=1)
-        own = law.gather(1, current[:, None])[:, 0]
-        return torch.stack([own, (own >= law.amax(dim=1)).double()], dim=1)
-
-    found = at_every_position(model, distinct, own_and_best)
-    trapped = np.asarray((found[:, :, 1] == 1).all(axis=1))
-    return found[:, :, 0].mean(axis=1)[back], trapped[back]
+    own, best = log_probabilities(model, distinct)
+    value, trapped = np.asarray(own.mean(axis=1)), np.asarray(best.all(axis=1))
+    return value[back], trapped[back]
 
 
 def order_parameters(
