@@ -522,7 +522,7 @@ tested = {p.model: (lm, begin.states, found.table)}
 if second:
     listed2 = escape.find_traps(second, begin_second.states, **search, label="cold chains, second model").table
     tested[second.name] = (second, begin_second.states, listed2)
-columns = {}
+columns, longest_of = {}, {}
 for name, (tried, states, traps) in tested.items():
     held = traps["holding time"]
     sign = tried.text.piece("!")
@@ -540,11 +540,16 @@ for name, (tried, states, traps) in tested.items():
         if sign is None
         else f"{1 / escape.leaving_probability(tried, np.full((1, p.n), sign), p.drift_temperature)[0]:,.1f}",
     }
+    longest_of[name] = f"{held.max():,.0f} steps on {name}" if len(traps) else f"none on {name}"
+compared = "There is no second model to compare with."
+if second:
+    compared = f"The longest holding time found at τ = {p.temperature:g}: {', '.join(longest_of.values())}."
 glue("second", second.name if second else "none was given", display=False)
+glue("compared", compared, display=False)
 table(by_model(columns))
 
 # %% [markdown]
-# The searches take the same {glue:text}`passages` passages and the same number of moves. The table compares what they found; a trap that was
+# {glue:text}`compared` The searches take the same {glue:text}`passages` passages and the same number of moves. The table compares what they found; a trap that was
 # not found may last longer.
 #
 # ## What this shows, and what it does not

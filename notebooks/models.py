@@ -210,9 +210,16 @@ table(shown.assign(**{"time of glauber-mini over glauber-tiny": ratios}), {"τ":
 # The book's own chapters use `glauber-tiny`. Their precision is bought with steps: more chains and longer ones make the intervals narrower.
 # At $\tau$ = 1 glauber-mini takes {glue:text}`cost-direct` times as long for a step of `direct`, and {glue:text}`cost-lazy` times for a run of
 # `lazy`, the default engine; in the same time it takes that many times fewer steps. What a chapter finds belongs to its model, so each has a section "A second
-# model", which repeats the main measurement on glauber-mini. It shows what changes from one model to the other; the two differ in their
-# size and in their training, and it cannot say which of these is the reason. Any chapter runs on the larger model with
-# `-p model glauber-mini`: see [re-execute for your model](../book/rerun.md).
+# model", which repeats the main measurement on glauber-mini. This build found:
+#
+# - [Incompatibility](incompatibility.ipynb): {glue:text}`incompatibility.ipynb::difference:s`
+# - [Contraction](contraction.ipynb): {glue:text}`contraction.ipynb::difference:s`
+# - [Escape](escape.ipynb): {glue:text}`escape.ipynb::compared:s`
+# - [Transition](transition.ipynb): {glue:text}`transition.ipynb::compared:s`
+# - [Basins](basins.ipynb): {glue:text}`basins.ipynb::compared:s`
+#
+# The two models differ in their size and in their training, and none of this can say which of these is the reason for a difference. Any chapter
+# runs on the larger model with `-p model glauber-mini`: see [re-execute for your model](../book/rerun.md).
 #
 # ## Provenance
 

@@ -513,7 +513,7 @@ if second:
         )
         for length in shorter
     )  # fmt: skip
-columns = {}
+columns, crossed = {}, {}
 for name, observed in tested.items():
     hottest = tr.level(observed[observed["temperature"] == taus[-1]], resamples=p.resamples, seed=p.seed).iloc[0]
     own_stars = tr.crossover(observed, factor=p.factor, resamples=p.resamples, seed=p.seed)
@@ -525,18 +525,23 @@ for name, observed in tested.items():
         },
         "censored": f"{observed['censored'].mean():.0%} of {len(observed)} runs",
     }
+    crossed[name] = f"{columns[name][f'τ* at n = {shorter[-1]}']} on {name}"
+compared = "There is no second model to compare with."
+if second:
+    compared = f"The crossover τ* at n = {shorter[-1]}, with 95 % intervals: {', '.join(crossed.values())}."
+glue("compared", compared, display=False)
 glue("second", second.name if second else "none was given", display=False)
 model_medians = survival.medians(
     pd.concat(observed.assign(model=name) for name, observed in tested.items()), ["model", "n", "temperature"]
 )
-figure = draw.model_curves(model_medians)
+figure = draw.model_curves(model_medians.set_index("model").loc[list(tested)].reset_index())
 glue("figure-models", figure)
 
 # %% tags=["hide-input"]
 table(by_model(columns))
 
 # %% [markdown]
-# Intervals are 95 %, by {glue:text}`resamples` resamples of the {glue:text}`pairs` pairs. An interval speaks of one model; no difference
+# {glue:text}`compared` Intervals are 95 %, by {glue:text}`resamples` resamples of the {glue:text}`pairs` pairs. An interval speaks of one model; no difference
 # between the two was tested.
 #
 # ## What this shows, and what it does not

@@ -161,4 +161,20 @@ def test_a_killed_run_resumes_to_the_same_model_and_exports(
     export.main([str(TINY), *folders])
     assert BertForMaskedLM.from_pretrained(out).dtype == torch.float16
     assert AutoTokenizer.from_pretrained(out).mask_token == "[MASK]"
-    assert "| one of 16 pieces |" in (out / "README.md").read_text("utf-8")
+    card = (out / "README.md").read_text("utf-8")
+    assert "| one of 16 pieces |" in card
+    assert f"| {losses[-1]:.3f} |" in card  # the end of the curve
+
+
+def test_the_curve_of_a_card_is_thinned_and_keeps_its_ends() -> None:
+    rows = [
+        {"minutes": str(k), "tokens": str(10_000 * k), "learning_rate": "1e-3", "held_out_loss": str(5 - k / 1000)}
+        for k in range(1001)
+    ]
+    shown = export.curve(rows).splitlines()
+    lines = [line for line in shown if line.startswith("| ") and "tokens" not in line]
+    assert len(lines) == export.CURVE_POINTS
+    assert lines[0] == "| 0.0 | 0.00 | 1.0e-03 | 5.000 |"
+    assert lines[-1] == "| 10.0 | 16.67 | 1.0e-03 | 4.000 |"
+    assert shown[-1].startswith("It stopped at 10.0 million tokens")
+    assert "Since 9.0 million tokens the loss had changed by -0.100 nats" in shown[-1]

@@ -250,6 +250,7 @@ def test_figures_draw_also_where_nothing_met() -> None:
             draw.level_curve(level, stars, (1.5, 2.0), 8.0),
             draw.residual_plot(tr.residuals(times)),
             draw.coupling_curves(medians(times, ["kind", "temperature"]), 3),
+            draw.model_curves(medians(times.assign(model="one"), ["model", "n", "temperature"])),
         ]
         for figure in drawn:
             figure.draw_without_rendering()

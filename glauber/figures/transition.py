@@ -110,6 +110,8 @@ def model_curves(medians: pd.DataFrame) -> Figure:
     lengths = sorted(medians["n"].unique())
     figure, panels = new_figure(len(lengths), height=3.6)
     colours = palette(medians["model"].unique())
+    for axes in panels[1:]:
+        axes.sharey(panels[0])
     for axes, n in zip(panels, lengths, strict=True):
         here = medians[medians["n"] == n]
         _by_group(axes, here, "model", colours, "{}")

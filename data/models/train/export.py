@@ -27,6 +27,7 @@ ONE_MASK_WINDOWS = (16, 32, 62)
 PASSAGES = 400
 POSITIONS_PER_PASSAGE = 4
 ROWS_AT_A_TIME = 400
+CURVE_POINTS = 13
 SOURCES = "[train/README.md](../train/README.md)"
 
 
@@ -116,10 +117,34 @@ def table(scores: dict[str, Score]) -> str:
     return "\n".join(lines)
 
 
-def history(log: Path) -> str:
-    """What the training log says, in a sentence or two."""
+def read_log(log: Path) -> list[dict[str, str]]:
+    """The rows of a training log."""
     with log.open() as file:
-        rows = list(csv.DictReader(file))
+        return list(csv.DictReader(file))
+
+
+def curve(rows: list[dict[str, str]]) -> str:
+    """The loss along the training as a Markdown table: the log's rows nearest to equal steps in tokens, and where it stopped."""
+    tokens = np.array([int(row["tokens"]) for row in rows])
+    wanted = np.linspace(0, tokens[-1], CURVE_POINTS)
+    lines = ["| million tokens | hours | learning rate | held-out loss (nats) |", "|---|---|---|---|"]
+    for k in np.unique([int(np.abs(tokens - mark).argmin()) for mark in wanted]):
+        row = rows[k]
+        lines.append(
+            f"| {tokens[k] / 1e6:.1f} | {float(row['minutes']) / 60:.2f} | {float(row['learning_rate']):.1e} "
+            f"| {float(row['held_out_loss']):.3f} |"
+        )
+    before = rows[int(np.searchsorted(tokens, 0.9 * tokens[-1], side="right")) - 1]
+    change = float(rows[-1]["held_out_loss"]) - float(before["held_out_loss"])
+    end = (
+        f"It stopped at {tokens[-1] / 1e6:.1f} million tokens, at the end of its budget. Since {int(before['tokens']) / 1e6:.1f} "
+        f"million tokens the loss had changed by {change:+.3f} nats."
+    )
+    return "\n".join(lines) + "\n\n" + end
+
+
+def history(rows: list[dict[str, str]]) -> str:
+    """What the training log says, in a sentence or two."""
     last = rows[-1]
     peak = max(float(row["learning_rate"]) for row in rows)
     return (
@@ -155,7 +180,8 @@ def card(name: str, out: Path, source: Path, work: Path | None, compare: Path | 
     if work is not None:
         log = (work / "log.csv").read_bytes()
         (out / "training.csv").write_bytes(log)
-        parts.append(f"It started from `{source.name}`. {history(out / 'training.csv')}")
+        rows = read_log(out / "training.csv")
+        parts.append(f"It started from `{source.name}`. {history(rows)}")
     parts += [
         "## Held-out text",
         f"Documents kept out of the training text. One masked piece: {PASSAGES} passages, "
@@ -165,6 +191,8 @@ def card(name: str, out: Path, source: Path, work: Path | None, compare: Path | 
     ]
     if compare is not None:
         parts += [f"The same for `{compare.name}`:", table(measure(compare, corpus))]
+    if work is not None:
+        parts += ["## How the loss fell", curve(rows)]
     parts += ["## Recipe, sources and licences", f"See {SOURCES}."]
     return "\n\n".join(parts) + "\n"
 
