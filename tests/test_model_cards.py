@@ -1,5 +1,6 @@
 """What is told of a model: its size, the log of its training, its loss."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,16 @@ def test_log_probabilities_against_enumeration(restricted_tables: list[exact.Tab
 
 def test_the_scatter_takes_one_passage() -> None:
     figures.loss_against_loss(pd.DataFrame({"one": [3.0], "two": [2.5]})).draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "apart"),
+    [
+        ("glauber-tiny", "glauber-tiny, reproduction", 0.05),  # another run of the recipe
+        ("glauber-mini", "glauber-mini", 0.01),  # the run that made it, scored in bfloat16 there
+    ],
+)
+def test_the_cards_of_the_embedded_models_agree_with_the_logs(name: str, run: str, apart: float) -> None:
+    card = (MODELS / name / "README.md").read_text("utf-8")
+    (first, *_) = re.findall(r"\| 8% to 28% of the pieces \| (\d\.\d+) ± ", card)
+    assert training_summary(training_logs(name)[run])["last"] == pytest.approx(float(first), abs=apart)
