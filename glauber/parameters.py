@@ -16,14 +16,15 @@ Count = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(ge=COLDEST, le=HOTTEST, allow_inf_nan=False)]
 
 
-def _distinct(values: list[float]) -> list[float]:
+def distinct(values: list[float]) -> list[float]:
+    """The values as given, if none is there twice; for the fields of lists."""
     if len(set(values)) < len(values):
         raise ValueError("give each value once")
     return values
 
 
 # A grid: at two temperatures or more, each once.
-Temperatures = Annotated[list[Temperature], Field(min_length=2), AfterValidator(_distinct)]
+Temperatures = Annotated[list[Temperature], Field(min_length=2), AfterValidator(distinct)]
 # What IPython itself puts into a notebook's namespace.
 KERNEL_NAMES = {"In", "Out", "exit", "quit", "get_ipython", "open", "papermill", "PAPERMILL_OUTPUT_PATH"}
 

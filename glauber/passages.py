@@ -1,7 +1,7 @@
 """Starting texts: the embedded passages, any local file, or MS MARCO from the hub."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,9 +137,10 @@ def _ms_marco() -> Iterator[Passage]:
         raise unreachable from error
 
 
-def starting_states(
-    encode: Callable[[str], tuple[list[int], int]], passages: Iterable[Passage], n: int, count: int
-) -> Starts:
+Encode = Callable[[str], tuple[list[int], int]]
+
+
+def starting_states(encode: Encode, passages: Iterable[Passage], n: int, count: int) -> Starts:
     """The first ``count`` passages of at least ``n`` tokens, cut to exactly ``n``.
 
     Parameters
@@ -159,18 +160,34 @@ def starting_states(
     PassageError
         If the source ends before ``count`` long enough passages are found.
     """
+    return common_states([encode], passages, n, count)[0]
+
+
+def common_states(encodes: Sequence[Encode], passages: Iterable[Passage], n: int, count: int) -> list[Starts]:
+    """The same passages for several models: the first ``count`` that have at least ``n`` tokens under every encoding.
+
+    Parameters, return value of each and errors are those of `starting_states`. Where the encodings differ, the ``n`` tokens are
+    not the same stretch of text.
+    """
     n, count = whole("n", n), whole("count", count)
-    states, rows, too_short = [], [], 0
+    states: list[list[list[int]]] = [[] for _ in encodes]
+    rows: list[list[tuple[str, str, str, int]]] = [[] for _ in encodes]
+    too_short = 0
     for passage in passages:
-        ids, dropped = encode(passage.text)
-        if len(ids) < n:
+        cut = [encode(passage.text) for encode in encodes]
+        if min(len(ids) for ids, _ in cut) < n:
             too_short += 1
             continue
-        states.append(ids[:n])
-        rows.append((passage.id, passage.topic, passage.text, dropped))
-        if len(states) == count:
-            return Starts(np.array(states), pd.DataFrame(rows, columns=["id", "topic", "text", "dropped"]), too_short)
+        for k, (ids, dropped) in enumerate(cut):
+            states[k].append(ids[:n])
+            rows[k].append((passage.id, passage.topic, passage.text, dropped))
+        if len(states[0]) == count:
+            names = ["id", "topic", "text", "dropped"]
+            return [
+                Starts(np.array(kept), pd.DataFrame(about, columns=names), too_short)
+                for kept, about in zip(states, rows, strict=True)
+            ]
     raise PassageError(
-        f"only {len(states)} of {count} passages have {n} tokens or more ({too_short} are shorter): "
+        f"only {len(states[0])} of {count} passages have {n} tokens or more ({too_short} are shorter): "
         f"ask for fewer passages, a smaller n, or give another source"
     )

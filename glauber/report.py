@@ -43,14 +43,20 @@ def interval(row: "pd.Series[float]", form: str = "{:.3f}", value: str = "estima
     return f"{form.format(row[value])} [{form.format(row['low'])}, {form.format(row['high'])}]"
 
 
-def mean_interval(values: ArrayLike, level: float = 0.95) -> "pd.Series[float]":
-    """Mean of independent values with Student's interval: ``estimate``, ``low``, ``high``; NaN limits for one value."""
+def mean_interval(
+    values: ArrayLike, level: float = 0.95, least: float = -np.inf, most: float = np.inf
+) -> "pd.Series[float]":
+    """Mean of independent values with Student's interval: ``estimate``, ``low``, ``high``; NaN limits for one value.
+
+    Values that lie between ``least`` and ``most`` have a mean there, and the interval is cut to that range.
+    """
     sample = np.asarray(values, dtype=np.float64)
     half = np.nan
     if len(sample) > 1:
         half = float(stats.t.ppf((1 + level) / 2, len(sample) - 1) * stats.sem(sample))
     mean = float(sample.mean())
-    return pd.Series({"estimate": mean, "low": mean - half, "high": mean + half})
+    low, high = np.clip([mean - half, mean + half], least, most)
+    return pd.Series({"estimate": mean, "low": low, "high": high})
 
 
 def against(row: "pd.Series[float]", other: "pd.Series[float]") -> str:

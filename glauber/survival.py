@@ -55,7 +55,7 @@ def medians(times: pd.DataFrame, by: Sequence[str], level: float = 0.95) -> pd.D
     -------
     DataFrame
         The columns ``by``, then ``median``, ``low``, ``high`` (steps), ``censored`` (share), ``count`` (runs) and ``budget``
-        (steps, the longest time seen). A median or a limit that lies above the budget is infinite: nothing more is known.
+        (steps, the longest time seen: the budget where runs are censored). A median or a limit that lies above the budget is infinite: nothing more is known.
     """
     rows = []
     for key, group in times.groupby(list(by)):

@@ -48,9 +48,9 @@ device = "auto"
 dtype = "float32"
 
 # %% tags=["hide-input"]
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from glauber.parameters import Count, Parameters, Temperature, validate
 
@@ -70,6 +70,16 @@ class BasinParameters(Parameters):
     embedder: str
     trust_remote_code: bool
 
+    @model_validator(mode="after")
+    def clusters_fit(self) -> Self:
+        # Twice as many clusters are tried on half of the texts.
+        if 4 * self.clusters > self.starts * (self.sweeps + 1):
+            raise ValueError(
+                f"clusters = {self.clusters} need {4 * self.clusters} texts, and starts x (sweeps + 1) are "
+                f"{self.starts * (self.sweeps + 1)}: give fewer clusters or longer runs"
+            )
+        return self
+
 
 p = validate(BasinParameters, globals())
 
@@ -86,7 +96,7 @@ import glauber
 from glauber import ParameterError, basins, engines, figures
 from glauber.embeddings import cosine_distance, load_embedder
 from glauber.figures import basins as draw
-from glauber.passages import read_passages, starting_states
+from glauber.passages import common_states, read_passages
 from glauber.player import film, player
 from glauber.provenance import provenance
 from glauber.report import against, by_model, table
@@ -103,8 +113,13 @@ labelled = list(read_passages("embedded"))
 if p.topic not in {passage.topic for passage in labelled}:
     known = ", ".join(sorted({passage.topic for passage in labelled}))
     raise ParameterError(f"topic {p.topic!r} has no labelled passages: give one of {known}")
-begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
-begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts) if second else begin
+both = [lm] + ([second] if second else [])
+begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin_second = rest[0] if rest else begin
+if (begin.table["topic"] == p.topic).all():
+    raise ParameterError(
+        f"all {p.starts} passages are on topic {p.topic!r}: give another topic, or passages on others too"
+    )
 taus = sorted(set(p.temperatures))
 middle = taus[len(taus) // 2]
 
@@ -287,6 +302,10 @@ glue("figure-shares", figure)
 # %% tags=["hide-input"]
 inside = {tau: about[tau] == classes.index(p.topic) for tau in taus}
 elsewhere = np.array([name != p.topic for name in origins])
+if not elsewhere.any():
+    raise ParameterError(
+        f"the score calls all {p.starts} passages {p.topic!r}: give another topic, or passages on others too"
+    )
 told = pd.concat(basins.summary(inside[tau][:, elsewhere], p.n, p.n).assign(temperature=tau) for tau in taus)
 told["estimate"] = [
     f"{row['mean']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if np.isfinite(row["low"]) else f"{row['mean']:.2f}"
@@ -395,7 +414,7 @@ glue("quiet-chains", int(quiet.loc[quiet["temperature"] == taus[0], "chain"].nun
 glue("quiet-warm", int((quiet["temperature"] > taus[0]).sum()), display=False)
 ten = quiet.sort_values("time", ascending=False).head(10)
 ten = ten.assign(
-    start=[origins[k] for k in ten["chain"]],
+    start=[html.escape(origins[k]) for k in ten["chain"]],
     dwell=[f"{'over ' if cut else ''}{value:,}" for value, cut in zip(ten["time"], ten["censored"], strict=True)],
     text=[html.escape(text) for text in ten["text"]],
     moving=[len(m) for m in ten["moving"]],
@@ -470,7 +489,7 @@ if second:
         f"The share of {second.name} on {p.topic} is {against(marks[second.name], marks[p.model])} that of {p.model}, by the "
         f"two intervals over {p.starts} chains each."
     )
-glue("second", second.name if second else "none was given", display=False)
+glue("second", second.name if second else "none was given, and the table has one column", display=False)
 glue("compared", compared, display=False)
 table(by_model(columns))
 

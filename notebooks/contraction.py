@@ -72,7 +72,7 @@ import glauber
 from glauber import contraction as con
 from glauber import coupling, figures, survival
 from glauber.figures import contraction as draw
-from glauber.passages import read_passages, starting_states
+from glauber.passages import common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, interval, mean_interval, paired, round_up, table
 
@@ -80,11 +80,12 @@ started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
-begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
 second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
 if second:
     second.check_length(p.n)
-    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
+both = [lm] + ([second] if second else [])
+begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin_second = rest[0] if rest else begin
 taus = p.temperature * np.geomspace(0.5, 16, 11)
 glue("model", p.model, display=False)
 glue("passages", len(begin.states), display=False)
@@ -321,16 +322,16 @@ glue(
 )
 glue("meeting-taus", len(points), display=False)
 table(
-    points.rename(columns={"count": "pairs"}).replace(np.inf, np.nan),
+    points.rename(columns={"count": "pairs", "budget": "longest run"}).replace(np.inf, np.nan),
     {
         "temperature": "{:.3g}",
         "median": "{:.0f}",
         "low": "{:.0f}",
         "high": "{:.0f}",
         "censored": "{:.0%}",
-        "budget": "{:.0f}",
+        "longest run": "{:.0f}",
     },
-    {"low": "steps", "median": "steps", "high": "steps", "budget": "steps"},
+    {"low": "steps", "median": "steps", "high": "steps", "longest run": "steps"},
 )
 
 # %% tags=["hide-input"]
@@ -347,7 +348,7 @@ glue("figure-sides", figure)
 
 # %% [markdown]
 # Medians are Kaplan-Meier estimates with 95 % intervals. A dash, or an open triangle in the figure, stands for a value above the
-# budget (a dash also for a limit that so few pairs do not give); percentages are the censored share.
+# budget (a dash also for a limit that so few pairs do not give); where runs were cut, the longest run is the budget; percentages are the censored share.
 # {glue:text}`censored:.0%` of all runs are censored. Of {glue:text}`meeting-taus` temperatures, the lowest at which the median pair meets
 # within the budget is {glue:text}`cold-met`; it fails to at {glue:text}`lost`. At
 # $\tau$ = {glue:text}`hot-tau:g` the median is {glue:text}`hot-median`. That is a time to meet, which
@@ -377,8 +378,8 @@ if second:
     points2 = survival.medians(coupled2[["temperature", "time", "censored"]].to_dataframe(), ["temperature"])
     bound2 = con.certify(glauber.load_model(p.second, device="cpu", dtype="float64")).bound
     tested[second.name] = (influence2, bound2, points2)
-    difference = "The two models cut different passages, so that no paired difference is formed."
-    if begin.table["id"].equals(begin_second.table["id"]):
+    difference = "The two models cut the passages into different tokens, so that no paired difference is formed."
+    if np.array_equal(begin.states, begin_second.states):
         each = [each_passage(measured, p.temperature) for measured, *_ in tested.values()]
         difference = f"The mean influence of {second.name} less that of {p.model} is {paired(*each)} (95 % Student interval over passages)."
 columns = {}
@@ -397,7 +398,7 @@ for name, (measured, bound, times) in tested.items():
             for _, row in times[times["temperature"] >= warm[0]].iterrows()
         },
     }
-glue("second", second.name if second else "none was given", display=False)
+glue("second", second.name if second else "none was given, and the table has one column", display=False)
 glue("difference", difference, display=False)
 table(by_model(columns))
 

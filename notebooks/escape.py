@@ -106,7 +106,7 @@ from myst_nb import glue
 import glauber
 from glauber import ParameterError, escape, figures
 from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
-from glauber.passages import read_passages, starting_states
+from glauber.passages import common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, interval, table
 
@@ -114,11 +114,12 @@ started = time.time()
 figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
-begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
 second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
 if second:
     second.check_length(p.n)
-    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
+both = [lm] + ([second] if second else [])
+begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin_second = rest[0] if rest else begin
 
 
 def words(state, longest=90):
@@ -544,7 +545,7 @@ for name, (tried, states, traps) in tested.items():
 compared = "There is no second model to compare with."
 if second:
     compared = f"The longest holding time found at τ = {p.temperature:g}: {', '.join(longest_of.values())}."
-glue("second", second.name if second else "none was given", display=False)
+glue("second", second.name if second else "none was given, and the table has one column", display=False)
 glue("compared", compared, display=False)
 table(by_model(columns))
 

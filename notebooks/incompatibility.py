@@ -68,7 +68,7 @@ from scipy import stats
 import glauber
 from glauber import engines, exact, figures
 from glauber import incompatibility as inc
-from glauber.passages import read_passages, starting_states
+from glauber.passages import common_states, read_passages, starting_states
 from glauber.provenance import provenance
 from glauber.report import beside_paper, by_model, interval, mean_interval, paired, paper_value, table
 
@@ -78,11 +78,12 @@ lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 lm.check_length(p.n)
 causal = glauber.load_control(p.control, lm.text.tokenizer, device=p.device, dtype=p.dtype, seed=p.seed)
 causal.check_length(p.n)
-begin = starting_states(lm.text.encode, read_passages(p.passages), p.n, p.starts)
 second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
 if second:
     second.check_length(p.n)
-    begin_second = starting_states(second.text.encode, read_passages(p.passages), p.n, p.starts)
+both = [lm] + ([second] if second else [])
+begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin_second = rest[0] if rest else begin
 begin_causal = starting_states(causal.text.encode, read_passages(p.passages), p.n, p.starts)
 glue("model", p.model, display=False)
 glue("control", causal.name, display=False)
@@ -365,8 +366,8 @@ if second:
     )
     joints = inc.nearest_joints(grid.take(np.arange(len(grid.i)) % p.pairs < 5), p.temperature)
     tested[second.name] = (inc.rectangle_table(grid, p.temperature), joints)
-    difference = "The two models cut different passages, so that no paired difference is formed."
-    if begin.table["id"].equals(begin_second.table["id"]):
+    difference = "The two models cut the passages into different tokens, so that no paired difference is formed."
+    if np.array_equal(begin.states, begin_second.states):
         each = [rows.assign(size=rows["D"].abs()).groupby("passage")["size"].mean() for rows, _ in tested.values()]
         difference = f"The mean |D| of {second.name} less that of {p.model} is {paired(*each)} (nats; 95 % Student interval over passages)."
 columns = {}
@@ -379,7 +380,7 @@ for name, (rows, joints) in tested.items():
         ),
         "rectangles": f"{len(rows):,}",
     }
-glue("second", second.name if second else "none was given", display=False)
+glue("second", second.name if second else "none was given, and the table has one column", display=False)
 glue("difference", difference, display=False)
 table(by_model(columns))
 

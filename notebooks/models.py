@@ -107,11 +107,11 @@ losses, hits, columns = {}, {}, {}
 for name, network in models.items():
     own, best = log_probabilities(network, begins[name].states)
     losses[name], hits[name] = -own.mean(axis=1), best.mean(axis=1)
-    mean = mean_interval(losses[name])
+    mean = mean_interval(losses[name], least=0)
     columns[name] = {
         "loss (nats per token)": interval(mean),
         "perplexity": interval(np.exp(mean), "{:,.1f}"),
-        "top-1": interval(mean_interval(hits[name]), "{:.1%}"),
+        "top-1": interval(mean_interval(hits[name], least=0, most=1), "{:.1%}"),
         "loss of a uniform guess (nats)": f"{np.log(len(network.vocabulary)):.2f}",
         "passages": f"{len(own):,}",
         "positions": f"{own.size:,}",

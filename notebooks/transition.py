@@ -54,19 +54,19 @@ dtype = "float32"
 # %% tags=["hide-input"]
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from glauber.parameters import Count, Parameters, Temperature, validate
+from glauber.parameters import Count, Parameters, Temperature, distinct, validate
 
 
 class TransitionParameters(Parameters):
-    lengths: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=2)]
-    temperatures: Annotated[list[Temperature], Field(min_length=3)]
+    lengths: Annotated[list[Annotated[int, Field(ge=2)]], Field(min_length=2), AfterValidator(distinct)]
+    temperatures: Annotated[list[Temperature], Field(min_length=3), AfterValidator(distinct)]
     pairs: Annotated[int, Field(ge=2)]
     scales: Annotated[float, Field(gt=0, le=1e6)]
     chains: Annotated[int, Field(ge=2)]
     chain_scales: Annotated[float, Field(gt=0, le=1e6)]
-    factor: Annotated[float, Field(gt=1)]
+    factor: Annotated[float, Field(gt=1, le=1e6)]
     quantile: Annotated[float, Field(gt=0, lt=1)]
     looks: Count
     resamples: Annotated[int, Field(ge=2)]
@@ -91,7 +91,7 @@ from glauber import exact, figures, survival
 from glauber import transition as tr
 from glauber.embeddings import load_embedder
 from glauber.figures import transition as draw
-from glauber.passages import read_passages, starting_states
+from glauber.passages import common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, paper_value, table
 
@@ -100,14 +100,15 @@ figures.use_style()
 lm = glauber.load_model(p.model, device=p.device, dtype=p.dtype)
 embed = load_embedder(p.embedder, device=p.device, trust_remote_code=p.trust_remote_code)
 lengths = sorted({*p.lengths, p.n})
-lm.check_length(lengths[-1])
+lm.check_length(lengths[-1], "the longest of n and lengths")
 second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.second else None
-taus = sorted(set(p.temperatures))
-# All lengths are cut from the same passages, so that a pair differs between lengths by its length alone.
-begin = starting_states(lm.text.encode, read_passages(p.passages), lengths[-1], p.starts)
 if second:
-    second.check_length(lengths[-1])
-    begin_second = starting_states(second.text.encode, read_passages(p.passages), lengths[-1], p.starts)
+    second.check_length(lengths[-1], "the longest of n and lengths")
+taus = sorted(p.temperatures)
+# All lengths are cut from the same passages, so that a pair differs between lengths by its length alone.
+both = [lm] + ([second] if second else [])
+begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), lengths[-1], p.starts)
+begin_second = rest[0] if rest else begin
 topics = begin.table["topic"].tolist()
 couples = tr.pairs_of_topics(topics, p.pairs, p.seed)
 singles = np.resize(np.random.default_rng(p.seed).permutation(len(begin.states)), p.chains)
@@ -183,8 +184,9 @@ figure = draw.median_curves(medians, "median coupling time")
 glue("figure-coupling", figure)
 
 # %% tags=["hide-input"]
-shown = medians.rename(columns={"low": "from", "high": "to", "count": "pairs"}).replace(np.inf, np.nan)
-steps = {"median": "steps", "from": "steps", "to": "steps", "budget": "steps"}
+shown = medians.rename(columns={"low": "from", "high": "to", "count": "pairs", "budget": "longest run"})
+shown = shown.replace(np.inf, np.nan)
+steps = {"median": "steps", "from": "steps", "to": "steps", "longest run": "steps"}
 table(
     shown,
     {"temperature": "{:g}", **dict.fromkeys(steps, "{:.0f}"), "censored": "{:.0%}"},
@@ -192,7 +194,8 @@ table(
 )
 
 # %% [markdown]
-# Medians with 95 % intervals (Brookmeyer and Crowley's, from log-log limits); a dash is a value above the budget.
+# Medians with 95 % intervals (Brookmeyer and Crowley's, from log-log limits); a dash is a value above the budget, or a limit that so few
+# pairs do not give. Where runs were cut, the longest run is the budget.
 #
 # ## How the time grows with length
 #
@@ -242,8 +245,8 @@ glue("figure-residuals", figure)
 #
 # **Definition** (ours). $\tau^*(n)$ is the temperature at which the median coupling time is {glue:text}`factor` times its
 # high-temperature level, $C(\tau)$ at $\tau$ = {glue:text}`tau-hot`. It is where the share of pairs that need longer than
-# {glue:text}`factor` $C n \log n$ steps passes one half, made monotone in $\tau$ and interpolated in $\log \tau$. Since the budget is above that
-# threshold, a censored run is known to be longer, and nothing is extrapolated.
+# {glue:text}`factor` $C n \log n$ steps passes one half, made monotone in $\tau$ and interpolated in $\log \tau$. Where the budget is above
+# that threshold, a censored run is known to be longer, and nothing is extrapolated; where it is not, there is no estimate, and the table says why.
 
 # %% tags=["hide-input"]
 figure = draw.level_curve(level, stars, paper, p.scales)
@@ -256,8 +259,19 @@ glue("star-short", number(first["tau_star"], "{:.2f}"), display=False)
 glue("star-short-interval", between(first["low"], first["high"]), display=False)
 glue("star-long", number(last["tau_star"], "{:.2f}"), display=False)
 glue("star-long-interval", between(last["low"], last["high"]), display=False)
-apart = bool(last["low"] > first["high"])
-glue("star-apart", "do not overlap" if apart else "overlap", display=False)
+found = star_rows["tau_star"].notna()
+told = "there are no two intervals to compare"
+if np.isfinite([first["low"], first["high"], last["low"], last["high"]]).all():
+    told = "the two intervals do not overlap" if last["low"] > first["high"] else "the two intervals overlap"
+elif first["low"] == first["low"] and last["low"] == last["low"]:
+    told = "an end of an interval is open, so that the two are not compared"
+crossing = f"{p.factor:g} times that at τ* = " + ", ".join(
+    f"{row['tau_star']:.2f} for n = {n}" for n, row in star_rows[found].iterrows()
+)
+if not found.any():
+    crossing = f"at no length known to be {p.factor:g} times that at some temperature of the grid, so that no crossover was found"
+glue("star-apart", told, display=False)
+glue("crossing", crossing, display=False)
 table(
     stars.rename(columns={"tau_star": "τ*", "low": "from", "high": "to", "below": "grid below", "above": "grid above"}),
     {
@@ -271,7 +285,7 @@ table(
 
 # %% [markdown]
 # $\tau^*$ is {glue:text}`star-short` ({glue:text}`star-short-interval`) at $n$ = {glue:text}`n-short` and
-# {glue:text}`star-long` ({glue:text}`star-long-interval`) at $n$ = {glue:text}`n-long`; the two intervals {glue:text}`star-apart`.
+# {glue:text}`star-long` ({glue:text}`star-long-interval`) at $n$ = {glue:text}`n-long`; {glue:text}`star-apart`.
 # The paper's {glue:text}`paper-low` to {glue:text}`paper-high` are for other, larger models, and its definition of the
 # crossover is not at hand: the shaded band is context, not a test. The coldest temperature at which $C$ can still be fitted is
 # {glue:text}`cold-C-tau`, with $C$ = {glue:text}`cold-C` ({glue:text}`cold-C-interval`) and
@@ -530,7 +544,7 @@ compared = "There is no second model to compare with."
 if second:
     compared = f"The crossover τ* at n = {shorter[-1]}, with 95 % intervals: {', '.join(crossed.values())}."
 glue("compared", compared, display=False)
-glue("second", second.name if second else "none was given", display=False)
+glue("second", second.name if second else "none was given, and the table has one column", display=False)
 model_medians = survival.medians(
     pd.concat(observed.assign(model=name) for name, observed in tested.items()), ["model", "n", "temperature"]
 )
@@ -546,8 +560,8 @@ table(by_model(columns))
 #
 # ## What this shows, and what it does not
 #
-# At $\tau$ = {glue:text}`tau-hot` the coupling time of *{glue:text}`model`* is {glue:text}`hot-C` $n \log n$ steps, and it is {glue:text}`factor` times that
-# at $\tau^*$ = {glue:text}`star-short` for $n$ = {glue:text}`n-short` and at {glue:text}`star-long` for $n$ = {glue:text}`n-long`: a crossover, measured on {glue:text}`pairs` pairs.
+# At $\tau$ = {glue:text}`tau-hot` the coupling time of *{glue:text}`model`* is {glue:text}`hot-C` $n \log n$ steps, and it is {glue:text}`crossing`, measured on
+# {glue:text}`pairs` pairs.
 # It does not show a phase transition in the strict sense, which is a statement about $n \to \infty$: the lengths are {glue:text}`lengths`.
 # Nor does it bound mixing times from below: {glue:text}`pairs` pairs that have not met by a maximal coupling may be closer in law than they
 # look, and the pairs are a sample of passages, not the worst. The intervals speak of the choice of pairs and of chance in the chains, for this one model.

@@ -182,10 +182,10 @@ def test_usable_length_is_exactly_what_fits(load: Load, checkpoints: dict[str, P
     ids = torch.tensor(lm.text.encode(text_of(family))[0][: USABLE + 1])[None]
     assert lm.usable_length == USABLE
     assert lm.conditional_logits(ids[:, :USABLE], torch.tensor([USABLE - 1])).shape == (1, len(lm.vocabulary))
-    with pytest.raises(ModelError, match=f"n = {USABLE + 1} .* usable length is {USABLE}, so give a smaller n"):
+    with pytest.raises(ModelError, match=f"n = {USABLE + 1} .* usable length is {USABLE}, so give a smaller one"):
         lm.conditional_logits(ids, torch.tensor([0]))
     lm.check_length(USABLE)
-    with pytest.raises(ModelError, match=f"usable length is {USABLE}, so give a smaller n"):
+    with pytest.raises(ModelError, match=f"usable length is {USABLE}, so give a smaller one"):
         lm.check_length(USABLE + 1)
     if family in TABLES:  # one token more is an error of the network itself, so the limit gives nothing away
         network = hf.AutoModelForMaskedLM.from_pretrained(checkpoints[family])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from glauber import MaskedLM, ParameterError, PassageError, hub
-from glauber.passages import Passage, read_passages, starting_states
+from glauber.passages import Passage, common_states, read_passages, starting_states
 
 FAR = 200_000  # bytes, well past what a text file reads ahead
 
@@ -220,3 +220,20 @@ def test_states_of_the_embedded_model_are_the_start_of_each_text(tiny: MaskedLM)
     starts = starting_states(tiny.text.encode, read_passages(), n=32, count=12)
     for state, text in zip(starts.states, starts.table["text"], strict=True):
         assert tiny.text.tokenizer.encode(text)[1:33] == state.tolist()
+
+
+def test_models_start_from_passages_that_all_of_them_can_cut() -> None:
+    def halves(text: str) -> tuple[list[int], int]:
+        ids, dropped = numbers(text)
+        return ids[::2], dropped
+
+    passages = [Passage(name, "", text) for name, text in (("a", "1 2 3 4"), ("b", "5 6"), ("c", "7 8 9 x 10"))]
+    one, two = common_states([numbers, halves], passages, 2, 2)
+    assert one.table["id"].tolist() == two.table["id"].tolist() == ["a", "c"]
+    assert one.states.tolist() == [[1, 2], [7, 8]]
+    assert two.states.tolist() == [[1, 3], [7, 9]]
+    assert one.too_short == two.too_short == 1  # b has two tokens for one of them only
+    assert one.table["dropped"].tolist() == [0, 1]
+    with pytest.raises(PassageError, match="only 2 of 3 passages have 2 tokens or more"):
+        common_states([numbers, halves], passages, 2, 3)
+    assert starting_states(numbers, passages, 2, 3).table["id"].tolist() == ["a", "b", "c"]

@@ -96,6 +96,9 @@ def test_means_carry_students_interval() -> None:
     half = 4.302652729911275 / 3**0.5  # the 97.5 % quantile with two degrees of freedom
     assert row.tolist() == pytest.approx([2.0, 2.0 - half, 2.0 + half])
     assert "no interval from one sample" in report.interval(report.mean_interval([1.0]))
+    # The same sample as shares: their mean is at most 1, and at least 0.
+    assert report.mean_interval([0.0, 0.5, 1.0], least=0, most=1).tolist() == [0.5, 0.0, 1.0]
+    assert np.isnan(report.mean_interval([0.5], least=0, most=1)["low"])
 
 
 def test_two_models_are_compared_in_words() -> None:

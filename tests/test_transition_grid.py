@@ -84,7 +84,7 @@ def test_finished_cells_are_read_not_computed(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("change", [{"seed": 2}, {"scales": 9.0}])
 def test_cells_of_another_run_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     grid(tmp_path)
-    with pytest.raises(RunError, match=r"of another run: its (seed|steps) differs"):
+    with pytest.raises(RunError, match=r"of another run, with other (seed|steps)"):
         grid(tmp_path, **change)
 
 

@@ -29,13 +29,24 @@ def shares(
     -------
     DataFrame
         ``topic``, ``share``, ``low``, ``high``, ``chains``, ``records``. Records of one chain are not independent; chains are,
-        and one chain alone has no interval (NaN).
+        and one chain alone has no interval (NaN). Where no chain is ever on a topic, the upper end is Clopper and Pearson's for
+        the share of chains that come at all.
     """
     per_chain = np.stack([(labels == k).mean(axis=0) for k in range(len(classes))], axis=1)
     rng = np.random.default_rng(seed)
     chains = len(per_chain)
     draws = per_chain[rng.integers(0, chains, (resamples, chains))].mean(axis=1)
-    low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0) if chains > 1 else (np.nan, np.nan)
+    low, high = (
+        np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
+        if chains > 1
+        else np.full((2, len(classes)), np.nan)
+    )
+    if chains > 1:
+        # Resampling cannot tell what no chain did. A share of time is at most the share of chains that come at all, at least the
+        # share of those that never leave: the limits of these are Clopper and Pearson's.
+        edge = ((1 - level) / 2) ** (1 / chains)
+        high = np.where(per_chain.max(axis=0) == 0, 1 - edge, high)
+        low = np.where(per_chain.min(axis=0) == 1, edge, low)
     return pd.DataFrame({"topic": list(classes), "share": per_chain.mean(axis=0), "low": low, "high": high,
                          "chains": chains, "records": len(labels)})  # fmt: skip
 
@@ -125,10 +136,11 @@ def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
     number = stays.groupby("chain").size().reindex(range(chains), fill_value=0).to_numpy()
     ended = stays[~stays["censored"].astype(bool)]
     rows = []
+    most = {"share of time": 1.0, "visits": np.inf}
     for name, values in {"share of time": inside.mean(axis=0), "visits": number}.items():
         mean = float(np.mean(values))
         half = stats.t.ppf(0.975, chains - 1) * stats.sem(np.asarray(values, float)) if chains > 1 else np.nan
-        rows.append((name, mean, mean - half, mean + half, chains))
+        rows.append((name, mean, max(mean - half, 0.0), min(mean + half, most[name]), chains))
     for name, yes in {
         "comes at all": number > 0,
         "leaves and comes back": number > 1,
@@ -139,5 +151,5 @@ def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
     dwell = ended.groupby("chain")["time"].mean() / sweep
     mean = float(dwell.mean()) if len(dwell) else np.nan
     half = stats.t.ppf(0.975, len(dwell) - 1) * stats.sem(dwell) if len(dwell) > 1 else np.nan
-    rows.append(("mean dwell of ended visits (sweeps)", mean, mean - half, mean + half, len(dwell)))
+    rows.append(("mean dwell of ended visits (sweeps)", mean, np.clip(mean - half, 0.0, None), mean + half, len(dwell)))
     return pd.DataFrame(rows, columns=["quantity", "mean", "low", "high", "chains"])

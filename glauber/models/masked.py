@@ -77,8 +77,8 @@ class MaskedLM:
         """Free positions that fit the model, special tokens taken off."""
         return _positions(self.network, self.text.tokenizer) - len(self.text.prefix) - len(self.text.suffix)
 
-    def check_length(self, n: int) -> None:
-        """Refuse more free positions than fit.
+    def check_length(self, n: int, called: str = "n") -> None:
+        """Refuse more free positions than fit; ``called`` is what the message calls them.
 
         Raises
         ------
@@ -87,8 +87,8 @@ class MaskedLM:
         """
         if n > self.usable_length:
             raise ModelError(
-                f"n = {n} tokens do not fit model {self.name!r}: "
-                f"its usable length is {self.usable_length}, so give a smaller n"
+                f"{called} = {n} tokens do not fit model {self.name!r}: "
+                f"its usable length is {self.usable_length}, so give a smaller one"
             )
 
     def conditional_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

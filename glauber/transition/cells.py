@@ -70,7 +70,7 @@ def _read(folder: Path, stamp: str) -> xr.Dataset:
         other = json.loads(there) if there else {}
         differs = next((k for k, v in json.loads(stamp).items() if other.get(k) != v), "parameters")
         raise RunError(
-            f"directory {str(folder.parent)!r} holds cell {folder.name} of another run: its {differs} differs; "
+            f"directory {str(folder.parent)!r} holds cell {folder.name} of another run, with other {differs}; "
             f"give another directory, or the same parameters to go on"
         )
     return kept

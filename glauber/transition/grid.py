@@ -48,7 +48,7 @@ def pairs_of_topics(topics: Sequence[str], count: int, seed: int) -> Array:
     if len(first) < count:
         raise ParameterError(
             f"{len(labels)} passages of {len(set(labels))} topics make {len(first)} pairs of different topics, not {count}: "
-            f"give more passages or ask for fewer pairs"
+            f"give more passages (starts), of more topics, or ask for fewer pairs"
         )
     free = np.ones(len(first), dtype=bool)
     for _ in range(count):
