@@ -42,6 +42,10 @@ device = "auto"
 dtype = "float32"
 
 # %% tags=["hide-input"]
+from typing import Annotated
+
+from pydantic import Field
+
 from glauber.parameters import Count, Parameters, Temperature, validate
 
 
@@ -49,7 +53,7 @@ class IncompatibilityParameters(Parameters):
     control: str
     temperature: Temperature
     pairs: Count
-    candidates: Count
+    candidates: Annotated[int, Field(ge=2)]
     chains: Count
     steps: Count
 
