@@ -80,6 +80,7 @@ class TransitionParameters(Parameters):
 p = validate(TransitionParameters, globals())
 
 # %% tags=["hide-input"]
+import re
 import time
 
 import numpy as np
@@ -520,10 +521,12 @@ tested = {
     )
 }
 if second:
+    # A folder for each second model, so that another one finds nothing of this one's.
+    own_directory = f"{directory}/second-{re.sub('[^A-Za-z0-9.]+', '-', second.name).strip('-')}" if directory else None
     tested[second.name] = pd.concat(
         tr.meeting_grid(
             second, {length: begin_second.states[couples, :length]}, warmer[length], scales=p.scales, seed=p.seed,
-            directory=f"{directory}/second" if directory else None, label="pairs, second model",
+            directory=own_directory, label="pairs, second model",
         )
         for length in shorter
     )  # fmt: skip

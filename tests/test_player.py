@@ -250,13 +250,18 @@ def test_everything_is_within_reach_of_the_keyboard(page: Page) -> None:
         for key, k in {"Home": 0, "ArrowRight": 1, "End": LAST, "ArrowLeft": LAST - 1}.items():
             page.keyboard.press(key)
             check_at(root, FILM, k)
-    for focus in (".gp-text", ".gp-play"):  # once, not twice, where a button takes the key too
+    for focus in (".gp-text", ".gp-play", ".gp-slider"):  # once, not twice, where a button takes the key too
         slide(root, 0)
         root.locator(focus).focus()
         page.keyboard.press("Space")
         wait(page, "record > 0 && button == 'Pause'")
         page.keyboard.press("Space")
         check_at(root, FILM, root.evaluate(STATE)["record"])
+    page.evaluate("() => document.activeElement.blur()")
+    root.locator(".gp-plot").click()
+    before = root.evaluate(STATE)["record"]
+    page.keyboard.press("ArrowLeft")
+    check_at(root, FILM, before - 1)
     slide(root, 9)
     root.locator(".gp-back").focus()
     page.keyboard.press("ArrowLeft")
