@@ -358,7 +358,7 @@ glue("figure-sides", figure)
 #
 # ## A second model
 #
-# The same searches, certificate and pairs of passages, on another model: {glue:text}`second`. Meeting times are those at $\tau >$
+# The same searches, certificate and pairs of passages, on another model: {glue:text}`other-model`. Meeting times are those at $\tau >$
 # {glue:text}`tau`.
 
 # %% tags=["hide-input"]
@@ -398,7 +398,7 @@ for name, (measured, bound, times) in tested.items():
             for _, row in times[times["temperature"] >= warm[0]].iterrows()
         },
     }
-glue("second", second.name if second else "none was given, and the table has one column", display=False)
+glue("other-model", second.name if second else "none was given, and the table has one column", display=False)
 glue("difference", difference, display=False)
 table(by_model(columns))
 

@@ -215,7 +215,7 @@ table(shown.assign(**{"time of glauber-mini over glauber-tiny": ratios}), {"τ":
 # - [Incompatibility](incompatibility.ipynb): {glue:text}`incompatibility.ipynb::difference:s`
 # - [Contraction](contraction.ipynb): {glue:text}`contraction.ipynb::difference:s`
 # - [Escape](escape.ipynb): {glue:text}`escape.ipynb::compared:s`
-# - [Transition](transition.ipynb): {glue:text}`transition.ipynb::compared:s`
+# - [Transition](transition.ipynb): {glue:text}`transition.ipynb::crossovers:s`
 # - [Basins](basins.ipynb): {glue:text}`basins.ipynb::compared:s`
 #
 # The two models differ in their size and in their training, and none of this can say which of these is the reason for a difference. Any chapter

@@ -546,7 +546,7 @@ for name, observed in tested.items():
 compared = "There is no second model to compare with."
 if second:
     compared = f"The crossover τ* at n = {shorter[-1]}, with 95 % intervals: {', '.join(crossed.values())}."
-glue("compared", compared, display=False)
+glue("crossovers", compared, display=False)
 glue("second", second.name if second else "none was given, and the table has one column", display=False)
 model_medians = survival.medians(
     pd.concat(observed.assign(model=name) for name, observed in tested.items()), ["model", "n", "temperature"]
@@ -558,7 +558,7 @@ glue("figure-models", figure)
 table(by_model(columns))
 
 # %% [markdown]
-# {glue:text}`compared` Intervals are 95 %, by {glue:text}`resamples` resamples of the {glue:text}`pairs` pairs. An interval speaks of one model; no difference
+# {glue:text}`crossovers` Intervals are 95 %, by {glue:text}`resamples` resamples of the {glue:text}`pairs` pairs. An interval speaks of one model; no difference
 # between the two was tested.
 #
 # ## What this shows, and what it does not

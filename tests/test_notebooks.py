@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,15 @@ def test_parameters_are_literals_and_survive_the_round_trip(path: Path) -> None:
         ast.literal_eval(statement.value)
     again = jupytext.reads(jupytext.writes(notebook, fmt="py:percent"), fmt="py:percent")
     assert parameters_cell(again).source == cell.source
+
+
+def test_a_key_is_glued_once(path: Path) -> None:
+    """The page would show the last value wherever the key is quoted."""
+    source = "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code")
+    keys = re.findall(r"""glue\(\s*f?["']([^"']+)["']""", source)
+    assert keys
+    # A key with a value in its name stands for one key a value.
+    assert not [key for key, count in Counter(keys).items() if count > 1 and "{" not in key]
 
 
 def test_profiles_name_known_parameters(path: Path) -> None:
