@@ -173,7 +173,7 @@ if logs:
 # %% [markdown]
 # The last held-out loss, by run: {glue:text}`trained`. Over the last tenth of the tokens it changed by: {glue:text}`falls`. The hours are
 # those of that run on its machine, beside other work; the tokens are those of the run alone, not of the model that it started from. In the
-# log of glauber-mini the learning rate goes up more than once; the loss rises there.
+# log of glauber-mini the learning rate goes up more than once; the loss rises there. A line that enters the figure from above begins out of its range.
 #
 # ## What a step costs
 

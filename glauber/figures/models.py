@@ -40,6 +40,10 @@ def training_curves(logs: Mapping[str, pd.DataFrame]) -> Figure:
     figure, (axes,) = new_figure(height=3.6)
     for (name, colour), log in zip(palette(logs).items(), logs.values(), strict=True):
         axes.plot(log["tokens"] / 1e6, log["held_out_loss"], marker="o", ms=3.5, lw=1.3, color=colour, label=name)
+    # The first row of a log is the model before its training, whose loss may be far above all others: the line comes from there.
+    later = pd.concat([log.loc[log["tokens"] > 0, "held_out_loss"] for log in logs.values()])
+    if len(later):
+        axes.set_ylim(later.min() - 0.1, later.max() + 0.3)
     axes.set(xlabel="tokens seen (millions)", ylabel="held-out loss (nats per masked token)")
     axes.legend(loc="upper right")
     return figure

@@ -8,6 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from .style import WIDTH, new_figure, palette
 
@@ -114,17 +115,22 @@ def model_curves(medians: pd.DataFrame) -> Figure:
         axes.sharey(panels[0])
     for axes, n in zip(panels, lengths, strict=True):
         here = medians[medians["n"] == n]
-        _by_group(axes, here, "model", colours, "{}")
+        _by_group(axes, here, "model", colours, "{}", shares=False)
         axes.set(xscale="log", yscale="log", xlabel=TAU, title=f"$n$ = {n}")
         _taus(axes, here["temperature"])
-        axes.tick_params(axis="x", labelsize=8)
+        axes.tick_params(axis="x", labelsize=8, rotation=50)
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panels[0].yaxis.set_major_formatter(ScalarFormatter())
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
     panels[0].set_ylabel("median coupling time (steps)")
     panels[0].legend(fontsize=8.5, title=f"{medians['count'].min()} pairs a point", title_fontsize=8.5)
     return figure
 
 
-def _by_group(axes: Axes, medians: pd.DataFrame, by: str, colours: dict[str, str], label: str) -> None:
-    """Medians with intervals; open triangles at the budget where a median lies above it, with the share cut."""
+def _by_group(
+    axes: Axes, medians: pd.DataFrame, by: str, colours: dict[str, str], label: str, shares: bool = True
+) -> None:
+    """Medians with intervals; open triangles at the budget where a median lies above it, with the share cut if asked for."""
     for shift, (key, rows) in enumerate(medians.groupby(by, sort=False)):
         colour = colours[key]  # type: ignore[index]
         tau = rows["temperature"] * 1.015 ** (shift - 1)  # beside each other, so that intervals can be told apart
@@ -134,7 +140,7 @@ def _by_group(axes: Axes, medians: pd.DataFrame, by: str, colours: dict[str, str
         _bars(axes, tau[met], some["low"], high, colour)
         axes.plot(tau[~met], rows.loc[~met, "budget"], linestyle="", marker="^", mfc="none", ms=6, color=colour)
         for place, (_, row) in zip(tau, rows.iterrows(), strict=True):
-            if row["censored"] > 0 and np.isfinite(row["median"]):
+            if shares and row["censored"] > 0 and np.isfinite(row["median"]):
                 axes.annotate(f"{row['censored']:.0%} cut", (place, high[row.name]), (0, 4), color=colour, fontsize=7,
                               ha="center", textcoords="offset points")  # fmt: skip
     if not np.isfinite(medians["median"]).all():
