@@ -450,7 +450,7 @@ table(
 # word salad from which the score learnt *none of these* was written by *{glue:text}`model`*.
 
 # %% tags=["hide-input"]
-seen = {p.model: (traces[middle], about[middle], mixed_about, origins)}
+seen = {p.model: (traces[middle], about[middle], mixed_about)}
 if second:
     trace = engines.run(
         second, begin_second.states, temperature=middle, steps=p.sweeps * p.n, seed=p.seed, record_every=p.n,
@@ -460,16 +460,15 @@ if second:
     on = score.labels(embed(read(texts, second.text))).reshape(texts.shape[:2])
     salted = rng.permuted(texts[kept], axis=2)
     salted_on = score.labels(embed(read(salted, second.text))).reshape(salted.shape[:2])
-    begun = [name or classes[on[0, k]] for k, name in enumerate(begin_second.table["topic"])]
-    seen[second.name] = (trace, on, salted_on, begun)
+    seen[second.name] = (trace, on, salted_on)
 columns, marks = {}, {}
-for name, (trace, on, mixed_on, begun) in seen.items():
+for name, (trace, on, mixed_on) in seen.items():
     time_on = basins.shares(on, classes, seed=p.seed).set_index("topic").rename(columns={"share": "estimate"})
     null = basins.shares(mixed_on, classes, seed=p.seed).set_index("topic").rename(columns={"share": "estimate"})
     marks[name] = time_on.loc[p.topic]
     top = time_on.drop(basins.NONE)["estimate"].idxmax()
-    away = np.array([start != p.topic for start in begun])
-    counted = basins.summary(on[:, away] == classes.index(p.topic), p.n, p.n).set_index("quantity")
+    # Both begin in the same passages, so that the chains from elsewhere are the same ones.
+    counted = basins.summary(on[:, elsewhere] == classes.index(p.topic), p.n, p.n).set_index("quantity")
     counted = counted.rename(columns={"mean": "estimate"})
     columns[name] = {
         f"share of time on {p.topic}": between(time_on.loc[p.topic]),

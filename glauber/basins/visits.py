@@ -36,12 +36,9 @@ def shares(
     rng = np.random.default_rng(seed)
     chains = len(per_chain)
     draws = per_chain[rng.integers(0, chains, (resamples, chains))].mean(axis=1)
-    low, high = (
-        np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
-        if chains > 1
-        else np.full((2, len(classes)), np.nan)
-    )
+    low, high = np.full((2, len(classes)), np.nan)
     if chains > 1:
+        low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
         # Resampling cannot tell what no chain did. A share of time is at most the share of chains that come at all, at least the
         # share of those that never leave: the limits of these are Clopper and Pearson's.
         edge = ((1 - level) / 2) ** (1 / chains)
