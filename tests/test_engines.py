@@ -9,9 +9,10 @@ from laws import LEVEL, check_law_after, chi_square, state_index
 from scipy import stats
 from test_chain import random_table
 
-from glauber import MaskedLM, ParameterError, engines, exact, load_model
+from glauber import MaskedLM, ParameterError, chain, engines, exact, load_model, randomness
 from glauber.engines import lazy, memo, nfold
 from glauber.passages import read_passages, starting_states
+from glauber.randomness import Draws, Streams
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
@@ -76,6 +77,56 @@ def test_records_do_not_depend_on_what_is_kept(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(lazy, "Memo", lambda c=capacity: memo.Memo(c))
         monkeypatch.setattr(lazy, "WORTHWHILE", worthwhile)
         assert np.array_equal(engines.run(table, np.zeros((3, 3), int), **arguments)["states"], wanted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gap", [0.0, 0.5, 5.0, 20.0, 60.0, 105.0, 200.0, 300.0])
+def test_lazy_decides_as_direct_on_both_sides_of_the_excluded_mass(gap: float, dtype: torch.dtype) -> None:
+    """Uniforms planted a hair below and above the mass that a move needs, down to masses that float32 does not hold."""
+    rng = np.random.default_rng(int(gap))
+    logits = torch.from_numpy(rng.normal(size=(1, 90))).to(dtype)
+    logits[0, 17] = logits.max() + gap
+    tau = torch.ones(1, dtype=torch.float64)
+    (record,) = memo.records(logits, torch.tensor([int(logits.argmin())]), tau)
+    currents = {17, int(logits.argmin()), int(logits[0].argsort()[45])}
+    for current in currents:
+        mass = float(chain.excluded_mass(logits, torch.tensor([current]), tau))
+        known = record.given(current)
+        assert known is not None and known[0] == pytest.approx(mass, rel=1e-12)
+        for stay, moves in ((mass * (1 - 1e-9), True), (mass * (1 + 1e-9), False)):
+            if not 0 < stay < 1:
+                continue
+            for pick in rng.random(20).tolist():
+                draws = Draws(np.zeros(1, np.int64), np.array([stay]), np.array([pick]))
+                column = int(chain.redraw(logits, torch.tensor([current]), tau, draws))
+                assert (column != current) == moves
+                drawn = record.draw(current, stay, pick)
+                assert drawn is None or drawn[0] == column
+                assert moves or drawn == (current, 0.0)
+
+
+def test_lazy_and_direct_move_alike_where_masses_are_below_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines themselves, each uniform planted between half and all of its state's leaving mass."""
+    table = random_table(2, 6, seed=3, spread=1.0)
+    table.tables[:, :, 0] += 150.0  # every conditional has one token with all but 1e-60 of the mass
+    plant = float(chain.excluded_mass(torch.from_numpy(table.tables[0, :1]), torch.tensor([0]), torch.ones(1))) / 2
+
+    def planted(draws: Draws) -> Draws:
+        return Draws(draws.site, np.where(np.arange(len(draws.stay)) % 2 == 0, plant, draws.stay), draws.pick)
+
+    at = Streams.at
+    monkeypatch.setattr(lazy, "block", lambda *given: planted(randomness.block(*given)))
+    monkeypatch.setattr(
+        Streams,
+        "at",
+        lambda self, t: Draws((d := at(self, t)).site, d.stay if t % 2 else np.full_like(d.stay, plant), d.pick),
+    )
+    traces = [
+        engines.run(table, np.zeros((3, 2), int), temperature=1.0, steps=60, seed=3, engine=engine)
+        for engine in ("lazy", "direct")
+    ]
+    assert traces[1]["changed"].values.any()
+    assert np.array_equal(traces[0]["states"], traces[1]["states"])
 
 
 def test_a_memo_that_ignores_a_neighbour_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

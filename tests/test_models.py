@@ -29,7 +29,7 @@ FORBIDDEN = MappingProxyType(
         "roberta": ("<s>", "<pad>", "</s>", "<unk>", "<mask>"),
         "albert": ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
         "modernbert": ("<|endoftext|>", *BERT),
-        "esm": ("<cls>", "<pad>", "<eos>", "<unk>", "<mask>"),
+        "esm": ("<cls>", "<pad>", "<eos>", "<unk>", "<mask>", "<null_1>"),
     }
 )
 
@@ -67,6 +67,7 @@ def plain_logits(
 def network_inputs(lm: MaskedLM, states: torch.Tensor, positions: torch.Tensor) -> list[torch.Tensor]:
     """Ids that reach the network, one tensor a forward."""
     seen: list[torch.Tensor] = []
+    lm.check_length(states.shape[1])  # the trial of this length is made before
     handle = lm.network.register_forward_pre_hook(
         lambda _, __, given: seen.append(given["input_ids"]), with_kwargs=True
     )
@@ -118,7 +119,7 @@ def test_batching_has_no_effect(load: Load, checkpoints: dict[str, Path], family
 def test_candidate_logits_are_columns_of_the_conditional(load: Load, family: str, budget: int | None) -> None:
     lm = load(family, budget=budget)
     ids = torch.tensor(lm.text.encode(text_of(family))[0][:18]).reshape(3, 6)
-    positions, columns = torch.tensor([5, 0, 2]), torch.tensor([[0, 7, 3], [20, 1, 1], [9, 8, 27]])
+    positions, columns = torch.tensor([5, 0, 2]), torch.tensor([[0, 7, 3], [20, 1, 1], [9, 8, 26]])
     logits = lm.candidate_logits(ids, positions, torch.from_numpy(lm.vocabulary)[columns])
     expected = lm.conditional_logits(ids, positions).gather(1, columns)
     torch.testing.assert_close(logits, expected.double(), atol=1e-4, rtol=0)

@@ -67,7 +67,7 @@ class Record:
                 return None
             rest = float(others.sum())
             known = self._given[current] = (
-                float(chain.odds(torch.tensor(rest), torch.tensor(kept))),
+                chain.odds(rest, kept),  # in Python's floats: as a tensor of float32 a mass below 1e-45 would be 0
                 logit,
                 others.cumsum(),
             )

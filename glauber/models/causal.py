@@ -39,7 +39,9 @@ class CausalLM:
             raise ModelError(f"model {name!r} has no token to start a sequence with: choose another control")
         self.network: Any = network.eval()
         self.name, self.start = name, int(start)
-        self.text = Text(tokenizer, int(network.get_output_embeddings().weight.shape[0]))
+        first = torch.tensor([[self.start]], device=network.device)
+        with torch.inference_mode():  # the width of a real forward: a head can hide its layers
+            self.text = Text(tokenizer, int(self.network(input_ids=first).logits.shape[2]))
         self.budget = budget or memory_budget(self.device)
         if self._looks_ahead():
             raise ModelError(f"model {name!r} looks at tokens that follow, so it has no joint law: choose a causal one")

@@ -51,17 +51,19 @@ def load_model(
     Raises
     ------
     ModelError
-        If there is no such model, it cannot be reached, it is no masked language model, or its head is missing.
+        If there is no such model, it cannot be reached, it is no masked language model, its head is missing, or it fails its
+        trial (`MaskedLM`).
     ParameterError
         If the device or dtype is unknown or absent.
     """
     if compile_mode and resolve_device(device).type != "cuda":
         raise ParameterError(f"compile_mode {compile_mode!r} needs a CUDA device: leave it empty on this one")
     network, tokenizer = _load(name, AutoModelForMaskedLM, "masked", device, dtype)
+    lm = MaskedLM(network, tokenizer, name, budget)
     if compile_mode:
-        # The hooks stay outside of the compiled part.
+        # After the trials, of lengths that will not come again. The hooks stay outside of the compiled part.
         network.base_model.forward = torch.compile(network.base_model.forward, mode=compile_mode, dynamic=False)
-    return MaskedLM(network, tokenizer, name, budget)
+    return lm
 
 
 def load_control(

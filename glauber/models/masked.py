@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..devices import memory_budget
 from ..errors import ModelError
-from .text import Text
+from . import trial
+from .text import Text, special_ends
 
 
 class MaskedLM:
@@ -30,8 +31,15 @@ class MaskedLM:
     Raises
     ------
     ModelError
-        If the tokenizer has no mask token or is not the model's own, the model has no output embedding, or the
-        vocabulary is empty.
+        If the tokenizer has no mask token or is not the model's own, where its special tokens stand cannot be told, the vocabulary is
+        empty, or a trial shows that the network fails or that its logits depend on more than the context.
+
+    Attributes
+    ----------
+    usable_length : int
+        Free positions that fit the model, special tokens taken off.
+    pinned : dict
+        Options that were set so that equal questions get equal answers (`glauber.models.trial.pin`).
     """
 
     def __init__(
@@ -39,28 +47,32 @@ class MaskedLM:
     ) -> None:
         if tokenizer.mask_token_id is None:
             raise ModelError(f"model {name!r} has no mask token, so it is no masked language model: choose one that is")
-        decoder = network.get_output_embeddings()
-        if decoder is None:
-            raise ModelError(f"model {name!r} exposes no output embedding to read logits from: choose another model")
         self.network: Any = network.eval()
         self.name = name
         self.mask = int(tokenizer.mask_token_id)
-        self.text = Text(tokenizer, int(decoder.weight.shape[0]))
+        ends = special_ends(tokenizer)
         table: Any = network.get_input_embeddings().weight
-        highest, rows = max(self.mask, *self.text.prefix, *self.text.suffix), len(table)
+        highest, rows = max(self.mask, *ends[0], *ends[1]), len(table)
         if highest >= rows:
             raise ModelError(
                 f"model {name!r} embeds {rows} ids, but a special token of its tokenizer has id {highest}: "
                 f"give it the tokenizer that it was trained with"
             )
         self.budget = budget or memory_budget(self.device)
+        self.pinned = trial.pin(network)
         self._masked: torch.Tensor | None = None
-        decoder.register_forward_pre_hook(self._before_decoder)
+        self._tried: set[int] = set()
+        self._prefix, self._suffix = (torch.tensor(end, dtype=torch.long, device=self.device) for end in ends)
+        self._limit = trial.positions(network, tokenizer) - len(ends[0]) - len(ends[1])
+        self.text = Text(tokenizer, min(rows, self._width()), ends)
+        self._columns = _columns(self.vocabulary, self.device)
+        self._narrow = True  # whether the head sees the masked row alone; off where that gives other logits
+        decoder = network.get_output_embeddings()
+        if isinstance(decoder, torch.nn.Module):
+            decoder.register_forward_pre_hook(self._before_decoder)
         if network.base_model is not network:
             network.base_model.register_forward_hook(self._after_encoder)
-        self._prefix = torch.tensor(self.text.prefix, dtype=torch.long, device=self.device)
-        self._suffix = torch.tensor(self.text.suffix, dtype=torch.long, device=self.device)
-        self._columns = _columns(self.vocabulary, self.device)
+        self.usable_length = self._usable_length()
 
     @property
     def vocabulary(self) -> NDArray[np.int64]:
@@ -72,24 +84,24 @@ class MaskedLM:
         """Where the network is."""
         return torch.device(self.network.device)
 
-    @cached_property
-    def usable_length(self) -> int:
-        """Free positions that fit the model, special tokens taken off."""
-        return _positions(self.network, self.text.tokenizer) - len(self.text.prefix) - len(self.text.suffix)
-
     def check_length(self, n: int, called: str = "n") -> None:
-        """Refuse more free positions than fit; ``called`` is what the message calls them.
+        """Refuse a number of free positions that the model cannot run; ``called`` is what the message calls it.
+
+        The first time that a length is asked for a trial is made (`glauber.models.trial.check`).
 
         Raises
         ------
         ModelError
-            If ``n`` is over the usable length.
+            If ``n`` is over the usable length, the network fails on it, or its logits depend on more than the context.
         """
         if n > self.usable_length:
             raise ModelError(
                 f"{called} = {n} tokens do not fit model {self.name!r}: "
                 f"its usable length is {self.usable_length}, so give a smaller one"
             )
+        if n not in self._tried:
+            self._try(n)
+            self._tried.add(n)
 
     def conditional_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Logits of the masked position given the rest of the row.
@@ -155,14 +167,17 @@ class MaskedLM:
         return max(1, int(self.budget // row))
 
     def _forward(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        rows = len(states)
-        ids = torch.cat([self._prefix.expand(rows, -1), states, self._suffix.expand(rows, -1)], dim=1)
+        return self._masked_row(states, positions, self._narrow)
+
+    def _masked_row(self, states: torch.Tensor, positions: torch.Tensor, narrow: bool) -> torch.Tensor:
         at = positions + len(self._prefix)
-        ids[torch.arange(rows, device=self.device), at] = self.mask
-        with torch.inference_mode(), self._only_row(at):
-            logits: torch.Tensor = self.network(input_ids=ids).logits
-        if logits.shape[1] > 1:  # MobileBERT's head multiplies by the weights itself: the hook never ran
-            logits = logits[torch.arange(rows, device=self.device), at].unsqueeze(1)
+        rows = torch.arange(len(states), device=self.device)
+        ids = torch.cat([self._prefix.expand(len(states), -1), states, self._suffix.expand(len(states), -1)], dim=1)
+        ids[rows, at] = self.mask
+        with self._only_row(at if narrow else None):
+            logits = self._logits(ids)
+        if logits.shape[1] > 1:  # a head that no hook reaches, or one that was left alone
+            logits = logits[rows, at].unsqueeze(1)
         logits = logits[:, 0, self._columns]
         logits = logits if logits.dtype == torch.float64 else logits.float()
         # A sum is finite unless some term is not (or the sum itself overflows): the cheap test comes first.
@@ -170,8 +185,75 @@ class MaskedLM:
             raise ModelError(f"model {self.name!r} gives logits that are not finite: try dtype float32 or float64")
         return logits
 
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits of rows of ids; whatever fails inside the network becomes one sentence."""
+        devices, seeded = [] if self.device.type == "cpu" else [self.device], "hash_seed" in self.pinned
+        try:
+            # A seeded network would set the seed of all of torch.
+            with torch.inference_mode(), torch.random.fork_rng(devices, enabled=seeded):
+                logits: torch.Tensor = self.network(input_ids=ids).logits
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # each network has its own way to fail on a length that it does not take
+            reason = str(error).strip().split("\n")[0][:120]
+            n = ids.shape[1] - len(self._prefix) - len(self._suffix)
+            raise ModelError(
+                f"model {self.name!r} fails on rows of n = {n} tokens ({type(error).__name__}: {reason}): give another n, "
+                f"or another model"
+            ) from error
+        return logits
+
+    def _width(self) -> int:
+        """Columns of the logits, taken from a real forward at the first length that the network runs."""
+        # The longest first, as the trial does: a network that changes for good at a short row has not done so then.
+        longest = [self._limit] if self.device.type == "cpu" and self._limit <= trial.LONGEST else []
+        reason: ModelError | None = None
+        for n in [*longest, *(min(n, self._limit) for n in trial.LENGTHS)]:
+            ids = torch.cat([self._prefix, torch.full((n,), self.mask, device=self.device), self._suffix])[None]
+            try:
+                logits = self._logits(ids)
+            except ModelError as error:
+                reason = reason or error
+                continue
+            if logits.shape[:2] != ids.shape:
+                raise ModelError(
+                    f"model {self.name!r} gives logits for {logits.shape[1]} positions where {ids.shape[1]} went in: choose another one"
+                )
+            return int(logits.shape[2])
+        raise reason or ModelError(f"model {self.name!r} has no room for a token: choose another one")
+
+    def _usable_length(self) -> int:
+        """Free positions that fit: what the tables say, and on the CPU what a trial there shows to be true.
+
+        On other devices one position too many could end the process, so there the trial at the length used must do.
+        """
+        if self.device.type != "cpu" or self._limit > trial.LONGEST:
+            return self._limit
+
+        def fits(n: int) -> bool:
+            try:
+                self._try(n)
+            except ModelError as error:
+                if error.__cause__ is None:  # no failure of the network, but of what it gives
+                    raise
+                return False
+            return True
+
+        return self._limit if fits(self._limit) else trial.longest(self._limit - 1, fits) or self._limit
+
+    def _try(self, n: int) -> None:
+        """Trial at one length, and against the network left alone: where that differs it is left alone from then on."""
+        rows = trial.trial_rows(self.vocabulary, n, self.device)
+        with _without(self.network.base_model, "forward"):  # as it was before `torch.compile`, for a length seen once
+            plain = trial.check(self.name, rows, partial(self._masked_row, narrow=False), self.network.dtype)
+            if self._narrow:
+                try:
+                    self._narrow = not trial.differ(plain, self._masked_row(*rows, narrow=True), self.network.dtype)
+                except ModelError:
+                    self._narrow = False
+
     @contextmanager
-    def _only_row(self, at: torch.Tensor) -> Iterator[None]:
+    def _only_row(self, at: torch.Tensor | None) -> Iterator[None]:
         self._masked = at
         try:
             yield
@@ -194,21 +276,20 @@ class MaskedLM:
         return hidden[torch.arange(len(hidden), device=hidden.device), self._masked].unsqueeze(1)
 
 
+@contextmanager
+def _without(module: torch.nn.Module, name: str) -> Iterator[None]:
+    """Take an attribute that was set on an object away for a while, so that its class's is seen."""
+    own = module.__dict__.pop(name, None)
+    try:
+        yield
+    finally:
+        if own is not None:
+            setattr(module, name, own)
+
+
 def _columns(vocabulary: NDArray[np.int64], device: torch.device) -> slice | torch.Tensor:
     """Columns of the head that are allowed: a slice, hence no copy, where the ids run without a gap."""
     first, last = int(vocabulary[0]), int(vocabulary[-1])
     if last - first + 1 == len(vocabulary):
         return slice(first, last + 1)
     return torch.from_numpy(vocabulary).to(device)
-
-
-def _positions(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Positions of a model, special tokens included. RoBERTa counts from ``padding_idx + 1``: its 514 rows hold 512."""
-    limits = [int(tokenizer.model_max_length)]
-    tables = [m for name, m in network.named_modules() if name.endswith("position_embeddings")]
-    embeddings = [m for m in tables if isinstance(m, torch.nn.Embedding)]
-    if embeddings:
-        limits += [m.num_embeddings - (0 if m.padding_idx is None else m.padding_idx + 1) for m in embeddings]
-    else:
-        limits.append(int(getattr(network.config, "max_position_embeddings", limits[0])))
-    return min(limits)
