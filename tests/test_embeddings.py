@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers.normalizers import BertNormalizer
 
 from glauber import embeddings
 from glauber.embeddings import Embedder, cosine_distance, load_embedder
@@ -59,6 +61,56 @@ def test_cache_holds_by_content_and_weights(tmp_path: Path, monkeypatch: pytest.
     again.checksum = "other weights"
     again(TEXTS[:1])
     assert asked[1:] == [TEXTS[:1]]
+
+
+def variants(folder: Path) -> dict[str, Path]:
+    """One encoder saved with other settings: its weights are the same in all."""
+    made = {}
+    for name in ("mean", "cls", "query", "limit", "cased", "short"):
+        network = load_embedder(device="cpu", cache=None).network
+        if name == "cls":
+            network[1] = Pooling(384, pooling_mode="cls")
+        elif name == "query":
+            network.prompts, network.default_prompt_name = {"query": "search for this: "}, "query"
+        elif name == "limit":
+            network.max_seq_length = 32
+        elif name == "cased":
+            network.tokenizer.backend_tokenizer.normalizer = BertNormalizer(lowercase=False)
+        elif name == "short":
+            network.truncate_dim = 100
+        made[name] = folder / name
+        network.save(str(made[name]))
+    return made
+
+
+def test_one_cache_serves_models_that_differ_in_settings_alone(tmp_path: Path) -> None:
+    texts = ["A Cat sat on the mat", "the minister lost the vote"]
+    made = variants(tmp_path)
+    loaded = {name: load_embedder(str(folder), device="cpu", cache=tmp_path) for name, folder in made.items()}
+    loaded["short"].network.truncate_dim = 100  # no part of a saved model
+    loaded["short"].settings = embeddings.settings_digest(loaded["short"].network)
+    assert len({embedder.checksum for embedder in loaded.values()}) == 1
+    assert len({embedder.settings for embedder in loaded.values()}) == len(loaded)
+    kept = {name: embedder(texts) for name, embedder in loaded.items()}
+    for name, vectors in kept.items():
+        fresh = load_embedder(str(made[name]), device="cpu", cache=None)
+        fresh.network.truncate_dim = loaded[name].network.truncate_dim
+        assert np.allclose(vectors, fresh(texts), atol=1e-6), name
+    assert not np.allclose(kept["mean"], kept["cls"], atol=1e-2)
+    assert not np.allclose(kept["mean"], kept["query"], atol=1e-2)
+    again = load_embedder(str(made["cls"]), device="cpu", cache=tmp_path)
+    assert again.settings == loaded["cls"].settings, "a model loaded again finds its vectors"
+
+
+def test_the_prompt_takes_its_share_of_the_length(embedder: Embedder) -> None:
+    network = load_embedder(device="cpu", cache=None).network
+    network.max_seq_length = 32
+    plain = Embedder(network, "planted")
+    text = "word " * 26  # 28 pieces with the two special ones
+    assert plain([text]).shape == (1, 384)
+    network.prompts, network.default_prompt_name = {"query": "search for this text in all : "}, "query"
+    with pytest.raises(EmbeddingError, match=r"has 35 pieces with its prompt 'search .* reads 32"):
+        Embedder(network, "planted")([text])
 
 
 def test_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
