@@ -14,7 +14,7 @@ from glauber import ParameterError
 from glauber.parameters import Count, Parameters, Temperature, Temperatures, validate
 
 SHARED = {
-    "model": "glauber-tiny", "other": "", "passages": "embedded", "starts": 4, "n": 32, "seed": 0, "device": "auto",
+    "model": "glauber-tiny", "other": "", "passages": "embedded", "starts": 4, "n": 32, "max_dropped": 0.1, "seed": 0, "device": "auto",
     "dtype": "float32",
 }  # fmt: skip
 
@@ -90,7 +90,26 @@ def test_missing_name() -> None:
         ({"tau": float("inf")}, "parameter tau = inf is refused: input should be a finite number"),
         ({"tau": float("nan")}, "parameter tau = nan is refused: input should be"),
         ({"taus": [0.1, -1.0]}, "parameter taus.1 = -1.0 is refused: input should be greater than or equal to 0.0001"),
-        ({"taus": 0.1}, "parameter taus = 0.1 is refused: input should be a valid list"),
+        ({"taus": None}, "parameter taus = None is refused: input should be a valid list"),
+        (
+            {"taus": 0.1},
+            "parameter taus = 0.1 is refused: papermill's -p hands over one value; give a list as -y 'taus: [0.1]'",
+        ),
+        (
+            {"taus": "[0.3, 0.5]"},
+            "parameter taus = '[0.3, 0.5]' is refused: papermill's -p hands over one value; give a list as -y 'taus: [0.3, 0.5]'",
+        ),
+        (
+            {"model": 2024},
+            "parameter model = 2024 is refused: papermill's -p made a number of it; give it as text with -r model 2024",
+        ),
+        ({"starts": True}, "parameter starts = True is refused: true and false stand for no number and no text"),
+        ({"model": False}, "parameter model = False is refused: true and false stand for no number and no text"),
+        (
+            {"taus": [True, 1.0]},
+            "parameter taus = [True, 1.0] is refused: true and false stand for no number and no text",
+        ),
+        ({"max_dropped": 1.5}, "parameter max_dropped = 1.5 is refused: input should be less than or equal to 1"),
         ({"share": 1.5}, "parameter share = 1.5 is refused: input should be less than or equal to 1"),
         ({"n": 1}, "parameter n = 1 is refused: input should be greater than or equal to 2"),
         ({"n": 32.5}, "parameter n = 32.5 is refused: input should be a valid integer"),
@@ -156,6 +175,32 @@ def test_names_of_ipython_are_left_alone(tmp_path: Path) -> None:
     names = set(json.loads(told.stdout.splitlines()[-1])) - {"kinds"}
     assert {"In", "Out"} <= names
     assert validate(Anneal, {**GIVEN, **dict.fromkeys(names, "text")}) == validate(Anneal, GIVEN)
+
+
+def test_names_that_papermill_injects_are_left_alone() -> None:
+    paths = {"PAPERMILL_INPUT_PATH": "in.ipynb", "PAPERMILL_OUTPUT_PATH": "out.ipynb", "PAPERMILL_WORKDIR_PATH": "."}
+    assert validate(Anneal, {**GIVEN, **paths}) == validate(Anneal, GIVEN)
+
+
+def test_the_first_cells_run_twice_in_one_kernel() -> None:
+    cells = [
+        "\n".join(f"{name} = {value!r}" for name, value in GIVEN.items()),
+        "import x\np = validate()\nstarted = f()",
+    ]
+    later = {
+        **GIVEN,
+        "p": object(),
+        "started": 3.0,
+        "rows": [1, 2],
+        "In": ["", *cells, "# Parameters\ntau = 0.25\n", cells[0]],
+    }
+    assert validate(Anneal, later) == validate(Anneal, GIVEN)
+    # What a cell of parameters names is still refused, injected by papermill or typed.
+    for cell, value in (("modle = 'x'", "x"), ("# Parameters\nmodle: float = float('nan')", float("nan"))):
+        with pytest.raises(ParameterError, match=r"^parameter 'modle' is unknown"):
+            validate(Anneal, {**later, "modle": value, "In": [*later["In"], cell]})
+    with pytest.raises(ParameterError, match=r"^parameter 'started' is unknown"):
+        validate(Anneal, {name: value for name, value in later.items() if name not in {"In", "p"}})
 
 
 def test_parameters_of_a_notebook_are_those_shared_and_its_own() -> None:

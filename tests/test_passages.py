@@ -56,10 +56,10 @@ def test_jsonl(tmp_path: Path) -> None:
 
 
 def test_tsv(tmp_path: Path) -> None:
-    source = write(tmp_path / "collection.tsv", "0\tThe presence of communication.", "1\tA tab\tmore", "")
+    source = write(tmp_path / "collection.tsv", "0\tThe presence of communication.", "1\tAnother, with «text».", "")
     assert list(read_passages(source)) == [
         Passage("0", "", "The presence of communication."),
-        Passage("1", "", "A tab\tmore"),
+        Passage("1", "", "Another, with «text»."),
     ]
 
 
@@ -90,6 +90,9 @@ def test_marks_that_windows_editors_leave(tmp_path: Path, name: str, line: str) 
         ("a.jsonl", '{"text": "good"}', '{"text": "b", "id": ' + "[" * 10**5 + "]" * 10**5 + "}", "nested too deeply"),
         ("a.jsonl", '{"text": "good"}', '{"text": "b", "id": ' + "9" * 5000 + "}", "a number of thousands of digits"),
         ("collection.tsv", "0\tgood", "1 no tab here", "no tab: give id<TAB>text"),
+        ("collection.tsv", "0\tgood", "and goes on after a line break", "each passage on one line"),
+        ("top1000.dev.tsv", "0\tgood", "7\t0\ta query\ta passage", "has 4 columns where id<TAB>text is wanted: keep"),
+        ("queries.tsv", "0\tgood", "7\ta title\ta passage", "has 3 columns where id<TAB>text is wanted: keep"),
     ],
 )
 def test_malformed_line_is_named_once_it_is_reached(tmp_path: Path, name: str, good: str, bad: str, words: str) -> None:
@@ -97,6 +100,31 @@ def test_malformed_line_is_named_once_it_is_reached(tmp_path: Path, name: str, g
     assert next(passages).text == "good"
     message = refusal(passages)
     assert message.startswith(f"{name}:2 ") and words in message
+
+
+@pytest.mark.parametrize("line", ["id\ttext", "pid\tpassage", "docid\tText "])
+def test_a_header_is_no_passage(tmp_path: Path, line: str) -> None:
+    message = refusal(read_passages(write(tmp_path / "a.tsv", line, "0\tgood")))
+    assert message.startswith("a.tsv:1 looks like a header") and message.endswith("delete that line")
+    assert next(read_passages(write(tmp_path / "b.tsv", "0\tgood", "1\ttext"))).text == "good"
+
+
+def test_lines_that_break_a_sentence_are_counted(tmp_path: Path) -> None:
+    lines = [
+        "The first passage was broken by",
+        "an editor that wraps its lines.",
+        "A second one is whole.",
+        "and this one too",
+    ]
+    passages = list(read_passages(write(tmp_path / "a.txt", *lines)))
+    assert [passage.broken for passage in passages] == [False, True, False, False]
+
+    def words(text: str) -> tuple[list[int], int]:
+        return [hash(word) for word in text.split()], 0
+
+    starts = starting_states(words, passages, 4, 4)
+    assert starts.broken == 1
+    assert "1 start in the middle of a sentence" in starts.account()
 
 
 @pytest.mark.parametrize("lines", [[], ["", "  "]])
@@ -191,7 +219,7 @@ def numbers(text: str) -> tuple[list[int], int]:
 def test_states_are_cut_to_the_length() -> None:
     texts = ["1 2", "1 2 3", "4 x 5 y", "4 x 5 y 6 7", "8 9 10", "never read"]
     passages = (Passage(str(k), "t", text) for k, text in enumerate(texts))
-    starts = starting_states(numbers, passages, n=3, count=3)
+    starts = starting_states(numbers, passages, n=3, count=3, max_dropped=0.3)
     assert starts.states.dtype == np.int64
     assert starts.states.tolist() == [[1, 2, 3], [4, 5, 6], [8, 9, 10]]
     assert starts.too_short == 2
@@ -228,12 +256,73 @@ def test_models_start_from_passages_that_all_of_them_can_cut() -> None:
         return ids[::2], dropped
 
     passages = [Passage(name, "", text) for name, text in (("a", "1 2 3 4"), ("b", "5 6"), ("c", "7 8 9 x 10"))]
-    one, two = common_states([numbers, halves], passages, 2, 2)
+    one, two = common_states([numbers, halves], passages, 2, 2, max_dropped=0.2)
     assert one.table["id"].tolist() == two.table["id"].tolist() == ["a", "c"]
     assert one.states.tolist() == [[1, 2], [7, 8]]
     assert two.states.tolist() == [[1, 3], [7, 9]]
     assert one.too_short == two.too_short == 1  # b has two tokens for one of them only
     assert one.table["dropped"].tolist() == [0, 1]
     with pytest.raises(PassageError, match="only 2 of 3 passages have 2 tokens or more"):
-        common_states([numbers, halves], passages, 2, 3)
-    assert starting_states(numbers, passages, 2, 3).table["id"].tolist() == ["a", "b", "c"]
+        common_states([numbers, halves], passages, 2, 3, max_dropped=0.2)
+    assert starting_states(numbers, passages, 2, 3, max_dropped=0.2).table["id"].tolist() == ["a", "b", "c"]
+
+
+def test_repeats_are_used_once_and_counted() -> None:
+    """Twenty-four lines of two texts are two passages, not twenty-four."""
+    passages = [Passage(str(k), "", ("1 2 3 4", "5 6 7")[k % 2]) for k in range(24)] + [Passage("x", "", "1 2 3 9")]
+    starts = starting_states(numbers, passages, n=3, count=2)
+    assert starts.states.tolist() == [[1, 2, 3], [5, 6, 7]]
+    with pytest.raises(
+        PassageError, match=r"only 2 of 3 passages have 3 tokens or more \(0 are shorter, 23 repeat another\)"
+    ):
+        starting_states(numbers, passages, n=3, count=3)
+    both = common_states([numbers, lambda text: (numbers(text)[0][::-1], 0)], passages, 3, 3)
+    assert both[0].repeated == 22  # the last one begins alike for one model only
+    assert "22 that began as one before were used once" in both[0].account()
+
+
+CYRILLIC = "Глава государства выступил перед парламентом с речью"
+PROTEIN = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"
+
+
+def letters_spaced(text: str) -> tuple[list[int], int]:
+    """A vocabulary of single capital letters, as of a protein model whose letters stand apart."""
+    words = text.split()
+    known = [word for word in words if len(word) == 1 and word.isupper()]
+    return [ord(word) for word in known], len(words) - len(known)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        (PROTEIN, "with spaces between their letters"),
+        (PROTEIN.lower(), "in upper case with spaces between their letters"),
+        (" ".join(PROTEIN.lower()), "in upper case"),
+        ("... --- ...", "another model"),
+    ],
+)
+def test_unknown_pieces_are_refused_with_their_cause(text: str, remedy: str) -> None:
+    with pytest.raises(PassageError) as told:
+        starting_states(letters_spaced, [Passage("a", "", text)], n=4, count=1)
+    assert str(told.value).startswith(
+        "100 % of the pieces of the first 1 passages are unknown to the model (such as in "
+    )
+    assert remedy in str(told.value) and "\n" not in str(told.value)
+
+
+def test_unknown_pieces_of_a_real_tokenizer(tiny: MaskedLM) -> None:
+    passages = [Passage(str(k), "", f"{CYRILLIC} {k}") for k in range(100)]
+    taken = iter(passages)
+    with pytest.raises(PassageError, match=r"% of the pieces of the first 20 passages are unknown .*'Глава'"):
+        starting_states(tiny.text.encode, taken, n=4, count=50)
+    assert len(list(taken)) == 80, "told as soon as it is sure"
+    some = [Passage("a", "", "the head of state spoke to the парламент and to all who came to hear it there")]
+    assert "5.9 % of their pieces are unknown" in starting_states(tiny.text.encode, some, n=8, count=1).account()
+    with pytest.raises(PassageError, match="max_dropped allows 1 %"):
+        starting_states(tiny.text.encode, some, n=8, count=1, max_dropped=0.01)
+
+
+def test_nothing_dropped_is_said(tiny: MaskedLM) -> None:
+    starts = starting_states(tiny.text.encode, read_passages(), n=16, count=4)
+    assert (starts.repeated, starts.broken, starts.dropped) == (0, 0, 0.0)
+    assert starts.account() == "4 passages, cut to 16 tokens; the model knows all of their pieces"

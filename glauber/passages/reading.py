@@ -1,50 +1,38 @@
 """Starting texts: the embedded passages, any local file, or MS MARCO from the hub."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from .. import hub
+from ..checks import shown
+from ..errors import PassageError
 
-from . import hub
-from .checks import whole
-from .errors import PassageError
-
-EMBEDDED = Path(__file__).parents[1] / "data" / "passages.jsonl"
+EMBEDDED = Path(__file__).parents[2] / "data" / "passages.jsonl"
 FORMATS = (".jsonl", ".tsv", ".txt")
+HEADERS = {
+    "text",
+    "passage",
+    "passages",
+    "contents",
+    "content",
+    "document",
+    "body",
+    "sentence",
+}  # heads of a column of texts
+ENDINGS = ".!?:;\"'”’»)]…。！？"  # what a line that is whole may end with
 
 
 @dataclass(frozen=True)
 class Passage:
-    """One text. ``topic`` is empty where the source names none."""
+    """One text. ``topic`` is empty where the source names none; ``broken`` where a line of ``.txt`` goes on from the line before."""
 
     id: str
     topic: str
     text: str
-
-
-@dataclass(frozen=True)
-class Starts:
-    """Starting states and where they come from.
-
-    Attributes
-    ----------
-    states : array of int64, shape (count, n)
-        Token ids.
-    table : DataFrame
-        Columns ``id``, ``topic``, ``text``, ``dropped``, one row per state; ``dropped`` counts pieces of the text that
-        the dynamics may not emit (such as ``[UNK]``) and that were left out.
-    too_short : int
-        Passages that were read but have fewer than ``n`` tokens.
-    """
-
-    states: NDArray[np.int64]
-    table: pd.DataFrame
-    too_short: int
+    broken: bool = False
 
 
 def read_passages(source: str = "embedded") -> Iterator[Passage]:
@@ -55,7 +43,7 @@ def read_passages(source: str = "embedded") -> Iterator[Passage]:
     source : str
         ``embedded`` (120 passages of this project, topics in turn), ``ms-marco`` (from the hub, with the package
         ``datasets``), or a local file: ``.jsonl`` with a field ``text`` and perhaps ``id`` and ``topic``, ``.tsv`` with
-        ``id<TAB>text`` as in MS MARCO's ``collection.tsv``, ``.txt`` with one passage a line.
+        ``id<TAB>text`` as in MS MARCO's ``collection.tsv`` and no header, ``.txt`` with one passage a line.
 
     Raises
     ------
@@ -77,18 +65,25 @@ def read_passages(source: str = "embedded") -> Iterator[Passage]:
 def _lines(path: Path) -> Iterator[Passage]:
     parse = {".jsonl": _from_json, ".tsv": _from_tsv, ".txt": _from_text}[path.suffix]
     with path.open(encoding="utf-8-sig") as file:  # Windows editors put a byte-order mark first
-        found = False
+        last = None
         try:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    found = True
-                    yield parse(line.rstrip("\r\n"), f"{path.name}:{number}")
+                    passage = parse(line.rstrip("\r\n"), f"{path.name}:{number}")
+                    broken = last is not None and path.suffix == ".txt" and _goes_on(last, passage.text)
+                    yield replace(passage, broken=broken)
+                    last = passage.text
         except UnicodeDecodeError as error:
             raise PassageError(
                 f"passages file {path.name!r} is not UTF-8 ({error.reason}): convert it first"
             ) from error
-    if not found:
+    if last is None:
         raise PassageError(f"passages file {path.name!r} is empty: give one with at least one passage")
+
+
+def _goes_on(before: str, text: str) -> bool:
+    """Whether a line reads as the rest of the one before, which ended within a sentence."""
+    return len(before.split()) > 2 and before.rstrip()[-1] not in ENDINGS and text.lstrip()[0].islower()
 
 
 def _from_json(line: str, where: str) -> Passage:
@@ -110,9 +105,19 @@ def _from_json(line: str, where: str) -> Passage:
 
 
 def _from_tsv(line: str, where: str) -> Passage:
-    name, tab, text = line.partition("\t")
-    if not tab:
-        raise PassageError(f"{where} has no tab: give id<TAB>text, as in MS MARCO's collection.tsv")
+    fields = line.split("\t")
+    if len(fields) == 1:
+        raise PassageError(
+            f"{where} has no tab: give id<TAB>text, as in MS MARCO's collection.tsv, each passage on one line"
+        )
+    if len(fields) > 2:
+        raise PassageError(
+            f"{where} has {len(fields)} columns where id<TAB>text is wanted: keep the passage's id and text alone "
+            f"(column {len(fields)} starts {shown(fields[-1][:40])})"
+        )
+    name, text = fields
+    if where.endswith(":1") and text.strip().lower() in HEADERS:
+        raise PassageError(f"{where} looks like a header ({shown(line[:40])}): delete that line")
     return Passage(name, "", text)
 
 
@@ -135,59 +140,3 @@ def _ms_marco() -> Iterator[Passage]:
                 yield Passage(f"{row['query_id']}-{k}", "", str(text))
     except (OSError, datasets.exceptions.DatasetNotFoundError) as error:
         raise unreachable from error
-
-
-Encode = Callable[[str], tuple[list[int], int]]
-
-
-def starting_states(encode: Encode, passages: Iterable[Passage], n: int, count: int) -> Starts:
-    """The first ``count`` passages of at least ``n`` tokens, cut to exactly ``n``.
-
-    Parameters
-    ----------
-    encode : callable
-        From a text to its ids and the number of pieces left out (`glauber.models.Text.encode`).
-    passages : iterable of Passage
-    n : int
-        Free positions.
-    count : int
-        States wanted.
-
-    Raises
-    ------
-    ParameterError
-        If ``n`` or ``count`` is no whole number from 1.
-    PassageError
-        If the source ends before ``count`` long enough passages are found.
-    """
-    return common_states([encode], passages, n, count)[0]
-
-
-def common_states(encodes: Sequence[Encode], passages: Iterable[Passage], n: int, count: int) -> list[Starts]:
-    """The same passages for several models: the first ``count`` that have at least ``n`` tokens under every encoding.
-
-    Parameters, return value of each and errors are those of `starting_states`. Where the encodings differ, the ``n`` tokens are
-    not the same stretch of text.
-    """
-    n, count = whole("n", n), whole("count", count)
-    states: list[list[list[int]]] = [[] for _ in encodes]
-    rows: list[list[tuple[str, str, str, int]]] = [[] for _ in encodes]
-    too_short = 0
-    for passage in passages:
-        cut = [encode(passage.text) for encode in encodes]
-        if min(len(ids) for ids, _ in cut) < n:
-            too_short += 1
-            continue
-        for k, (ids, dropped) in enumerate(cut):
-            states[k].append(ids[:n])
-            rows[k].append((passage.id, passage.topic, passage.text, dropped))
-        if len(states[0]) == count:
-            names = ["id", "topic", "text", "dropped"]
-            return [
-                Starts(np.array(kept), pd.DataFrame(about, columns=names), too_short)
-                for kept, about in zip(states, rows, strict=True)
-            ]
-    raise PassageError(
-        f"only {len(states[0])} of {count} passages have {n} tokens or more ({too_short} are shorter): "
-        f"ask for fewer passages, a smaller n, or give another source"
-    )
