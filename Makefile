@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: book test bench check-site lint types sync lock clean
 
 book: $(VENV)/installed
-	$(BIN)/python -m snakemake --cores all --quiet progress rules --config profile=$(PROFILE)
+	$(BIN)/python notebooks/build.py $(PROFILE)
 	@echo "The book is ready: open build/book/_build/html/index.html"
 
 test: $(VENV)/installed lint types

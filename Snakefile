@@ -50,4 +50,4 @@ rule book:
         "build/book/_build/html/index.html",
     shell:
         "mkdir -p build/book && rm -rf build/book/book build/book/_build && cp -r book build/book/ && cp {input.settings} build/book/ && "
-        "{BIN}/jupyter-book build build/book --all -W -n --keep-going"
+        "{BIN:q}/jupyter-book build build/book --all -W -n --keep-going"

@@ -25,6 +25,8 @@ def table(
 ) -> Styler:
     """A table for display: number formats by column, units in the header, no index.
 
+    Texts stand as they are: tokens such as ``<!--`` are no HTML, and names such as ``run_$LR_0_1$`` no mathematics.
+
     Parameters
     ----------
     frame : DataFrame
@@ -33,7 +35,10 @@ def table(
     """
     names = {column: f"{column} ({unit})" for column, unit in (units or {}).items()}
     renamed: dict[Any, Any] = {names.get(column, column): form for column, form in (formats or {}).items()}
-    return frame.rename(columns=names).style.format(renamed, na_rep="–").hide(axis="index")
+    shown = (
+        frame.rename(columns=names).style.format(renamed, na_rep="–", escape="html").format_index(escape="html", axis=1)
+    )
+    return shown.hide(axis="index").set_table_attributes('class="tex2jax_ignore mathjax_ignore"')
 
 
 def interval(row: "pd.Series[float]", form: str = "{:.3f}", value: str = "estimate") -> str:

@@ -1,6 +1,8 @@
 """The repository agrees with itself: environments, table of contents, glued numbers, model cards."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -133,6 +135,37 @@ def test_shares_are_printed_as_percentages() -> None:
     (cells,) = report.beside_paper({"m": ours}, {}, "paper").to_dict("records")
     assert cells["share above the noise floor"] == "99.99% [99.97%, 100.00%]"
     assert cells["normalised"].startswith("1.000 ")
+
+
+def test_tables_show_texts_as_they_are() -> None:
+    frame = pd.DataFrame({"<b>": ["<!--", "run_$LR_0_1$", "a & b"], "x": [1.5, 2.5, np.nan]})
+    page = report.table(frame, {"x": "{:.2f}", "<b>": "token {}"}, {"x": "<nats>"}).to_html()
+    for text in ("token &lt;!--", "run_$LR_0_1$", "a &amp; b", "&lt;b&gt;", "x (&lt;nats&gt;)", "1.50", "–"):
+        assert text in page
+    assert "<!--" not in page and "<b>" not in page
+    assert 'class="tex2jax_ignore mathjax_ignore"' in page
+
+
+def test_a_second_build_waits_and_a_killed_one_is_no_hindrance(tmp_path: Path) -> None:
+    script = ROOT / "notebooks" / "build.py"
+    # In place of Snakemake: a module of its name that says that it runs, and then waits.
+    (tmp_path / "snakemake.py").write_text("import sys, time; print(*sys.argv[1:], flush=True); time.sleep(60)")
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, script, "quick"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    first = start()
+    assert first.stdout is not None and "--nolock" in first.stdout.readline()
+    told = start().communicate(timeout=30)
+    assert told == ("", "another build of this folder is running: wait for it, or stop it\n")
+    first.kill()
+    first.communicate()
+    again = start()
+    assert again.stdout is not None and "profile=quick" in again.stdout.readline()
+    again.kill()
+    again.communicate()
 
 
 @pytest.mark.parametrize(

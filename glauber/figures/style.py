@@ -44,6 +44,11 @@ def new_figure(columns: int = 1, height: float = 3.4) -> tuple[Figure, list[Axes
     return figure, list(axes)
 
 
+def literal(text: object) -> str:
+    """A name or a text as a label shows it: its dollar signs are no mathematics."""
+    return str(text).replace("$", r"\$")
+
+
 def palette(names: Iterable[str]) -> dict[str, str]:
     """One fixed colour per name, in order."""
     listed = list(names)
