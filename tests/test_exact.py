@@ -49,7 +49,7 @@ def test_joint_laws_are_stationary_under_every_scan(seed: int, shape: tuple[int,
         assert np.allclose(
             exact.stationary_law(exact.transition_matrix(table.tables, temperature, order)), mu, rtol=1e-8
         )
-    assert exact.scan_order(table.tables, temperature)["TV"].max() < 1e-10
+    assert exact.scan_order(table.tables, temperature)[["end_of_sweep", "phase_averaged"]].to_numpy().max() < 1e-10
     assert abs(exact.entropy_production(table.tables, temperature)) < 1e-10
 
 
@@ -72,6 +72,50 @@ def test_stationary_law_and_production_of_incompatible_conditionals(
         sigma += 0.5 * ((flux - flux.T)[moved] * np.log(flux[moved] / flux.T[moved])).sum()
     assert exact.entropy_production(table.tables, temperature) == pytest.approx(sigma, rel=1e-6, abs=1e-12)
     assert sigma >= 0
+
+
+def law_of(matrix: np.ndarray) -> np.ndarray:
+    """Stationary law from the left eigenvector, another way than the package's."""
+    values, vectors = np.linalg.eig(matrix.T)
+    law = np.real(vectors[:, np.argmin(np.abs(values - 1))])
+    return np.asarray(law / law.sum())
+
+
+@pytest.mark.parametrize(("n", "k", "seed"), [(2, 3, 1), (3, 3, 2), (4, 2, 3)])
+def test_scans_are_compared_at_the_end_of_a_sweep_and_over_their_phases(n: int, k: int, seed: int) -> None:
+    table = random_table(n, k, seed)
+    found = exact.scan_order(table.tables, 0.9).set_index(["first", "second"])
+    sites = exact.site_matrices(table.tables, 0.9)
+    phases = {"random": [law_of(sites.mean(axis=0))]}
+    for name, order in (("forward", list(range(n))), ("backward", list(range(n))[::-1])):
+        # The law after the k-th update is that of the scan which starts behind it.
+        turned = [order[j + 1 :] + order[: j + 1] for j in range(n)]
+        phases[name] = [law_of(np.linalg.multi_dot([np.eye(k**n), *(sites[i] for i in turn)])) for turn in turned]
+    for (first, second), row in found.iterrows():  # type: ignore[misc]
+        ends = 0.5 * np.abs(phases[first][-1] - phases[second][-1]).sum()
+        means = 0.5 * np.abs(np.mean(phases[first], axis=0) - np.mean(phases[second], axis=0)).sum()
+        assert row["end_of_sweep"] == pytest.approx(ends, abs=1e-10)
+        assert row["phase_averaged"] == pytest.approx(means, abs=1e-10)
+    assert found.loc[("forward", "backward"), "end_of_sweep"] > 0.05
+    if n == 2:  # the same two laws in turn
+        assert found.loc[("forward", "backward"), "phase_averaged"] == pytest.approx(0, abs=1e-12)
+    assert np.allclose(exact.phase_laws(table.tables, 0.9, range(n)), phases["forward"])
+
+
+def test_gap_is_that_of_the_modulus() -> None:
+    """A ring that turns: its second eigenvalues are complex, or negative on two states, and no real part tells how fast it mixes."""
+    for size in (2, 3, 5):
+        ring = 0.9 * np.roll(np.eye(size), 1, axis=1) + 0.1 / size
+        assert exact.spectral_gap(ring) == pytest.approx(0.1, abs=1e-12)
+        assert exact.mixing_time(ring, 0.01) > 30
+
+
+def test_no_total_variation_leaves_its_range() -> None:
+    p = np.full(10, 0.1)
+    p[0] = 1 - p[1:].sum()
+    spread = np.concatenate([p * (1 + 4e-16), np.zeros(10)])
+    assert 0.5 * np.abs(spread - spread[::-1]).sum() > 1
+    assert exact.total_variation(spread, spread[::-1]) == 1.0
 
 
 def test_theorem_reversible_on_small_spaces() -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from test_chain import random_table
 from test_exact import random_joint
 
@@ -205,6 +207,102 @@ def test_production_along_chains_agrees_with_enumeration() -> None:
         trace = engines.run(table, np.zeros((400, n), int), temperature=1.2, steps=260, seed=seed, record_every=260)
         row = inc.entropy_production(trace, burn_in=60, level=0.9999).iloc[0]
         assert row["low"] <= exact.entropy_production(table.tables, 1.2) <= row["high"]
+
+
+def test_windows_tile_the_end_of_a_run_and_show_a_trend() -> None:
+    rng = np.random.default_rng(4)
+    steps, chains = 605, 12
+    falling = np.linspace(2, 0, steps)[:, None] + rng.normal(size=(steps, chains)) * 0.1
+    level = 1.0 + rng.normal(size=(steps, chains)) * 0.1
+    trace = xr.Dataset(
+        {
+            "log_ratio": (("step", "chain"), np.concatenate([falling, level], axis=1)),
+            "changed": (("step", "chain"), np.ones((steps, 2 * chains), dtype=bool)),
+            "temperature": (("chain",), np.repeat([0.5, 1.0], chains)),
+        },
+        coords={"step": np.arange(1, steps + 1)},
+    )
+    rows = inc.production_windows(trace, 3)
+    assert rows["first"].tolist()[:3] == [3, 204, 405] and rows["last"].tolist()[:3] == [203, 404, 605]
+    first = rows.iloc[0]
+    assert first["sigma"] == pytest.approx(falling[2:203].mean(), abs=1e-12)
+    student = inc.entropy_production(trace.isel(step=slice(0, 203)), burn_in=2).iloc[0]
+    assert (first["low"], first["high"]) == pytest.approx((student["low"], student["high"]))
+    assert rows["change"].isna().tolist() == [True, False, False] * 2
+    per_chain = falling[404:].mean(axis=0) - falling[203:404].mean(axis=0)
+    assert rows.iloc[2]["change"] == pytest.approx(per_chain.mean())
+    assert rows.iloc[2]["change_high"] - rows.iloc[2]["change"] == pytest.approx(
+        stats.t.ppf(0.975, chains - 1) * stats.sem(per_chain)
+    )
+    assert inc.trend(rows).startswith(
+        "between the last two windows it still falls at τ = 0.5 by 0.67 nats per step, so"
+    )
+    assert "no temperature shows a change" in inc.trend(rows[rows["temperature"] == 1.0])
+    assert "one chain" in inc.trend(inc.production_windows(trace.isel(chain=[0]), 2))
+    with pytest.raises(ParameterError, match="no more windows than steps"):
+        inc.production_windows(trace, 700)
+    figures.production_curve(inc.entropy_production(trace, 100), rows).draw_without_rendering()
+
+
+def test_a_trend_is_seldom_seen_where_there_is_none() -> None:
+    rng = np.random.default_rng(1)
+    told = []
+    for _ in range(200):
+        trace = xr.Dataset(
+            {
+                "log_ratio": (("step", "chain"), rng.standard_t(5, size=(40, 32))),
+                "temperature": (("chain",), np.repeat([0.5, 1.0, 2.0, 4.0], 8)),
+            },
+            coords={"step": np.arange(1, 41)},
+        )
+        told.append("still" in inc.trend(inc.production_windows(trace, 4)))
+    assert np.mean(told) <= 0.1  # 5 % is what the rule allows
+
+
+def test_noise_floor_is_the_largest_difference() -> None:
+    rng = np.random.default_rng(2)
+    one = inc.Grids(
+        np.zeros(3, int), np.zeros(3, int), np.ones(3, int), np.tile(np.arange(4), (3, 1)), np.tile(np.arange(4), (3, 1)),
+        rng.normal(size=(3, 4, 4)), rng.normal(size=(3, 4, 4)),
+    )  # fmt: skip
+    other = inc.Grids(**{**vars(one), "logit_i": one.logit_i.copy()})
+    other.logit_i[1, 2, 3] += 0.25  # one logit: it takes part in a few rectangles of one grid alone
+    row = inc.noise_floor(one, other, "planted").iloc[0]
+    assert row["max"] == pytest.approx(0.25, abs=1e-12)
+    assert row["median"] == 0 and row["rectangles"] == 108
+
+
+def test_remaining_variation_of_both_families() -> None:
+    """At the minimum the gradient says that both families miss by the same at every entry, with opposite sign.
+
+    Their mean total variations are therefore one number, while the largest is not.
+    """
+    rng = np.random.default_rng(3)
+    logit_i, logit_j = rng.normal(size=(4, 4)) * 0.2, rng.normal(size=(4, 4)) * 3
+    found = inc.nearest_joint(logit_i, logit_j, 1.1)
+    a_given_b = found.joint / found.joint.sum(axis=0)
+    b_given_a = found.joint / found.joint.sum(axis=1, keepdims=True)
+    p_i, p_j = (np.exp(x / 1.1) / np.exp(x / 1.1).sum(axis=1, keepdims=True) for x in (logit_i, logit_j))
+    left_i, left_j = 0.5 * np.abs(a_given_b.T - p_i).sum(axis=1), 0.5 * np.abs(b_given_a - p_j).sum(axis=1)
+    assert np.allclose(a_given_b - p_i.T, p_j - b_given_a, atol=1e-6)
+    assert left_i.mean() == pytest.approx(left_j.mean(), abs=1e-6)
+    assert left_i.max() > left_j.max() + 0.1
+    assert found.tv_mean == pytest.approx(np.concatenate([left_i, left_j]).mean(), abs=1e-9)
+    assert found.tv_max == pytest.approx(max(left_i.max(), left_j.max()), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ((0.02, 0.08), "so that the figures printed are 8 to 40 times as large"),
+        ((0.02, 0.7), "0.02 to 0.7, which overlaps the 0.64 to 0.8 that are printed"),
+        ((0.9, 0.95), "which is 1.1 to 1.5 times the figures printed"),
+        ((0.0, 0.5), "0 to 0.5, where 0.64 to 0.8 are printed"),
+    ],
+)
+def test_our_normalised_figures_are_set_beside_the_papers(values: tuple[float, float], words: str) -> None:
+    rows = pd.DataFrame({"statistic": ["normalised, a", "normalised, b", "mean |D|"], "estimate": [*values, 5.0]})
+    assert words in inc.normalised_against([rows, rows], 0.64, 0.8)
 
 
 def test_production_of_compatible_conditionals_telescopes() -> None:

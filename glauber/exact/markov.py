@@ -1,6 +1,6 @@
 """The chain of a small space as a matrix: stationary law, gap, distance to equilibrium, entropy production."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -90,8 +90,8 @@ def spectral_gap(matrix: NDArray[np.float64]) -> float:
 
 
 def total_variation(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Total-variation distance of laws along the last axis."""
-    return np.asarray(0.5 * np.abs(p - q).sum(axis=-1))
+    """Total-variation distance of laws along the last axis, in [0, 1]: rounding alone can take the sum past 1."""
+    return np.asarray(np.minimum(0.5 * np.abs(p - q).sum(axis=-1), 1.0))
 
 
 def distance_to_equilibrium(matrix: NDArray[np.float64], times: Sequence[int]) -> NDArray[np.float64]:
@@ -138,18 +138,47 @@ def entropy_production(tables: NDArray[np.float64], temperature: float) -> float
     return float((mu * (law * (scaled - own)).sum(axis=2)).sum(axis=1).mean())
 
 
+def phase_laws(tables: NDArray[np.float64], temperature: float, order: Sequence[int]) -> NDArray[np.float64]:
+    """Stationary laws of a systematic scan after each of its updates, shape (sites, states).
+
+    A scan that goes through the sites in turn has one stationary law per phase; the last is that of the end of a sweep.
+    """
+    matrices = site_matrices(tables, temperature)
+    law = stationary_law(transition_matrix(tables, temperature, order))
+    laws = []
+    for i in order:
+        law = law @ matrices[i]
+        laws.append(law)
+    return np.array(laws)
+
+
 def scan_order(tables: NDArray[np.float64], temperature: float) -> pd.DataFrame:
     """Stationary laws of random scan and of two systematic scans, compared.
 
-    Conditionals of one joint law have it as the stationary law of every scan; incompatible ones have a law for each.
+    Conditionals of one joint law have it as the stationary law of every scan and phase; incompatible ones have a law for each. Two
+    scans compared at the end of a sweep differ by the phase that they end with as well as by their order: on two sites
+    forward and backward scan go through the same two laws, and differ at the end of a sweep all the same.
 
     Returns
     -------
     DataFrame
-        ``first``, ``second`` (names of the scans), ``TV`` (total variation between their stationary laws).
+        ``first``, ``second`` (names of the scans); total variation between their stationary laws: ``end_of_sweep``, and
+        ``phase_averaged``, between the means over the phases, which is what an average along each scan sees.
     """
     n = len(tables)
-    orders: Mapping[str, Sequence[int] | None] = {"random": None, "forward": range(n), "backward": range(n - 1, -1, -1)}
-    laws = {name: stationary_law(transition_matrix(tables, temperature, order)) for name, order in orders.items()}
-    rows = [(p, q, float(total_variation(laws[p], laws[q]))) for p, q in combinations(laws, 2)]
-    return pd.DataFrame(rows, columns=["first", "second", "TV"])
+    random = stationary_law(transition_matrix(tables, temperature))[None]
+    laws = {
+        "random": random,
+        "forward": phase_laws(tables, temperature, range(n)),
+        "backward": phase_laws(tables, temperature, range(n - 1, -1, -1)),
+    }
+    rows = [
+        (
+            p,
+            q,
+            float(total_variation(laws[p][-1], laws[q][-1])),
+            float(total_variation(laws[p].mean(axis=0), laws[q].mean(axis=0))),
+        )
+        for p, q in combinations(laws, 2)
+    ]
+    return pd.DataFrame(rows, columns=["first", "second", "end_of_sweep", "phase_averaged"])

@@ -63,23 +63,33 @@ def discrepancy_by_distance(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def production_curve(table: pd.DataFrame) -> Figure:
-    """Entropy production per step, and the share of steps that change the token, against temperature.
+def production_curve(table: pd.DataFrame, windows: pd.DataFrame) -> Figure:
+    """Entropy production per step against temperature, and in windows along the chains.
 
     Parameters
     ----------
     table : DataFrame
         From `glauber.incompatibility.entropy_production`.
+    windows : DataFrame
+        From `glauber.incompatibility.production_windows`.
     """
-    figure, (left, right) = new_figure(2, height=3.4)
-    colour = palette(["sigma", "changed"])
+    figure, (left, right) = new_figure(2, height=3.6)
+    colours = palette([f"{t:g}" for t in table["temperature"]])
     errors = np.stack([table["sigma"] - table["low"], table["high"] - table["sigma"]])
-    left.errorbar(table["temperature"], table["sigma"], yerr=errors, marker="o", capsize=3, color=colour["sigma"])
-    left.axhline(0, color="0.3", linewidth=1, linestyle="--")
+    left.errorbar(table["temperature"], table["sigma"], yerr=errors, marker="o", capsize=3, color="0.3")
     left.set(xlabel=r"temperature $\tau$", ylabel=r"$\hat\sigma$ (nats per step)")
-    right.plot(table["temperature"], table["changed"], marker="o", color=colour["changed"])
-    right.set(xlabel=r"temperature $\tau$", ylabel="share of steps that change a token", ylim=(0, 1))
+    left.set_xscale("log", base=2)
+    left.set_xticks(table["temperature"], [f"{t:g}" for t in table["temperature"]])
+    for tau, rows in windows.groupby("temperature"):
+        errors = np.stack([rows["sigma"] - rows["low"], rows["high"] - rows["sigma"]])
+        right.errorbar(
+            (rows["first"] + rows["last"]) / 2, rows["sigma"], yerr=errors, marker="o", ms=4, capsize=2,
+            color=colours[f"{tau:g}"], label=f"τ = {tau:g}",
+        )  # fmt: skip
+    right.set(
+        xlabel="middle of the window (steps)", ylabel=r"$\hat\sigma$ in the window (nats per step)", xlim=(0, None)
+    )
+    right.legend(loc="upper center", bbox_to_anchor=(0.5, 1.22), ncol=2)
     for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(table["temperature"], [f"{t:g}" for t in table["temperature"]])
+        axes.axhline(0, color="0.3", linewidth=1, linestyle="--")
     return figure

@@ -1,9 +1,9 @@
 """Incompatibility: the rectangle test, entropy production, and the nearest compatible joint."""
 
 from .joint import Nearest, nearest_joint, nearest_joints
-from .production import entropy_production
+from .production import entropy_production, production_windows, trend
 from .rectangles import SCHEMES, Grids, measure, rectangle_table, remeasure, worked_rectangle, worked_text
-from .summary import STATISTICS, by_distance, noise_floor, summarise
+from .summary import STATISTICS, by_distance, noise_floor, normalised_against, summarise
 
 __all__ = [
     "SCHEMES",
@@ -16,9 +16,12 @@ __all__ = [
     "nearest_joint",
     "nearest_joints",
     "noise_floor",
+    "normalised_against",
+    "production_windows",
     "rectangle_table",
     "remeasure",
     "summarise",
+    "trend",
     "worked_rectangle",
     "worked_text",
 ]

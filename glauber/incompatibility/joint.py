@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from ..errors import GlauberError
+from ..exact import total_variation
 from .rectangles import Grids
 
 
@@ -74,7 +75,7 @@ def nearest_joint(logit_i: NDArray[np.float64], logit_j: NDArray[np.float64], te
         )
     theta = found.x.reshape(k, k)
     tv = np.concatenate(
-        [0.5 * np.abs(softmax(theta, axis=0) - p_i).sum(axis=0), 0.5 * np.abs(softmax(theta, axis=1) - p_j).sum(axis=1)]
+        [total_variation(softmax(theta, axis=0).T, p_i.T), total_variation(softmax(theta, axis=1), p_j)]
     )
     return Nearest(softmax(theta), max(0.0, float(found.fun)) / (2 * k), float(tv.mean()), float(tv.max()))
 

@@ -1,6 +1,6 @@
 """Statistics of rectangles, each with a bootstrap interval over passages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -61,6 +61,28 @@ def summarise(
             low, high = interval.low, interval.high
         rows.append((name, UNITS.get(name, ""), statistic(d, size, floor), low, high, passages, d.size))
     return pd.DataFrame(rows, columns=["statistic", "unit", "estimate", "low", "high", "passages", "rectangles"])
+
+
+def normalised_against(summaries: Sequence[pd.DataFrame], low: float, high: float) -> str:
+    """How our normalised discrepancies lie to a range that another work prints, in words.
+
+    Parameters
+    ----------
+    summaries : sequence of DataFrame
+        From `summarise`, one for each choice of candidates.
+    low, high : float
+        The other work's range.
+    """
+    rows = pd.concat(list(summaries))
+    values = rows.loc[rows["statistic"].str.startswith("normalised"), "estimate"]
+    ours = f"{values.min():.2g} to {values.max():.2g}"
+    if values.min() <= 0:
+        return f"{ours}, where {low:g} to {high:g} are printed"
+    if values.max() < low:
+        return f"{ours}, so that the figures printed are {low / values.max():.2g} to {high / values.min():.2g} times as large"
+    if values.min() > high:
+        return f"{ours}, which is {values.min() / high:.2g} to {values.max() / low:.2g} times the figures printed"
+    return f"{ours}, which overlaps the {low:g} to {high:g} that are printed"
 
 
 def noise_floor(given: Grids, again: Grids, source: str) -> pd.DataFrame:
