@@ -32,6 +32,7 @@ control = ""
 passages = "embedded"
 starts = 24
 n = 32
+max_dropped = 0.1
 temperature = 1.0
 pairs = 20
 candidates = 5
@@ -80,7 +81,7 @@ from scipy import stats
 import glauber
 from glauber import engines, exact, figures
 from glauber import incompatibility as inc
-from glauber.passages import common_states, read_passages, starting_states
+from glauber.passages import account, common_states, read_passages, starting_states
 from glauber.provenance import provenance
 from glauber.report import beside_paper, by_model, interval, mean_interval, paired, paper_value, table
 
@@ -94,13 +95,19 @@ second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.secon
 if second:
     second.check_length(p.n)
 both = [lm] + ([second] if second else [])
-begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin, *rest = common_states(
+    [m.text.encode for m in both], read_passages(p.passages), p.n, p.starts, max_dropped=p.max_dropped
+)
 begin_second = rest[0] if rest else begin
 begin_causal = starting_states(causal.text.encode, read_passages(p.passages), p.n, p.starts, max_dropped=p.max_dropped)
 glue("model", p.model, display=False)
 glue("control", causal.name, display=False)
 glue("passages", len(begin.states), display=False)
-glue("too_short", begin.too_short, display=False)
+glue(
+    "account",
+    account(dict(zip([m.name for m in both], [begin, *rest], strict=True)) | {causal.name: begin_causal}),
+    display=False,
+)
 glue("n", p.n, display=False)
 glue("tau", p.temperature, display=False)
 glue("k", p.candidates, display=False)
@@ -108,7 +115,7 @@ glue("k", p.candidates, display=False)
 # %% [markdown]
 # ## The rectangle test
 #
-# Each of {glue:text}`passages` passages (cut to {glue:text}`n` tokens; {glue:text}`too_short` were too short) gives
+# Starting texts: {glue:text}`account`. Each of {glue:text}`passages` passages gives
 # random pairs of positions, and each position of a pair gets {glue:text}`k` candidate tokens. Which candidates is a
 # choice that the number depends on, so three are shown: drawn from the model's own conditional at
 # $\tau$ = {glue:text}`tau`, its likeliest, and drawn uniformly from the vocabulary.

@@ -29,6 +29,7 @@ other = "glauber-mini"
 passages = "embedded"
 starts = 60
 n = 32
+max_dropped = 0.1
 results = "benchmarks/results.csv"
 seed = 1
 device = "auto"
@@ -55,7 +56,7 @@ import glauber
 from glauber import figures
 from glauber.margins import log_probabilities
 from glauber.models import facts, training_logs, training_summary
-from glauber.passages import read_passages, starting_states
+from glauber.passages import account, read_passages, starting_states
 from glauber.provenance import provenance
 from glauber.report import by_model, interval, mean_interval, paired, read_results, table
 
@@ -66,16 +67,16 @@ models, begins = {}, {}
 for name in filter(None, (p.model, p.second)):
     models[name] = glauber.load_model(name, device=p.device, dtype=p.dtype)
     models[name].check_length(p.n)
-    begins[name] = starting_states(models[name].text.encode, read_passages(p.passages), p.n, p.starts)
+    begins[name] = starting_states(
+        models[name].text.encode, read_passages(p.passages), p.n, p.starts, max_dropped=p.max_dropped
+    )
 lm, second = models[p.model], models.get(p.second)
 begin = begins[p.model]
 glue("looked-at", " and ".join(models) if second else f"{p.model} alone: there is no second model", display=False)
 glue("model", p.model, display=False)
 glue("passages", len(begin.states), display=False)
 # Two tokenizers can disagree about which passages are long enough.
-short = {name: kept.too_short for name, kept in begins.items()}
-each = ", ".join(f"{count} for {name}" for name, count in short.items())
-glue("too-short", str(begin.too_short) if len(set(short.values())) == 1 else each, display=False)
+glue("account", account(begins), display=False)
 glue("n", p.n, display=False)
 glue("dtype", p.dtype, display=False)
 
@@ -97,7 +98,7 @@ table(by_model(columns))
 #
 # ## How well they predict a masked token
 #
-# Each of {glue:text}`passages` passages is cut to {glue:text}`n` tokens ({glue:text}`too-short` were too short). Every position is masked in
+# Starting texts: {glue:text}`account`. Each is cut to {glue:text}`n` tokens, and every position is masked in
 # turn, and the model is asked for the token that stood there, given all the others at $\tau$ = 1: the conditional that a step of the
 # chain draws from. The *loss* is $-\log p$ of that token, over the tokens that a chain may draw; the *perplexity* is its
 # exponential; *top-1* is the share of the positions at which the model finds that token likeliest.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from glauber import MaskedLM, ParameterError, PassageError, hub
-from glauber.passages import Passage, common_states, read_passages, starting_states
+from glauber.passages import Passage, account, common_states, read_passages, starting_states
 
 FAR = 200_000  # bytes, well past what a text file reads ahead
 
@@ -326,3 +326,10 @@ def test_nothing_dropped_is_said(tiny: MaskedLM) -> None:
     starts = starting_states(tiny.text.encode, read_passages(), n=16, count=4)
     assert (starts.repeated, starts.broken, starts.dropped) == (0, 0, 0.0)
     assert starts.account() == "4 passages, cut to 16 tokens; the model knows all of their pieces"
+
+
+def test_models_that_read_alike_have_one_account(tiny: MaskedLM) -> None:
+    one = starting_states(tiny.text.encode, read_passages(), n=16, count=4)
+    assert account({"a": one, "b": one}) == one.account()
+    other = starting_states(tiny.text.encode, read_passages(), n=16, count=5)
+    assert account({"a": one, "b": other}) == f"For a: {one.account()}. For b: {other.account()}"

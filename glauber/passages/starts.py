@@ -1,6 +1,6 @@
 """Starting states: passages cut to a number of tokens, with an account of what was left out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,6 +138,14 @@ def common_states(
         f"only {len(rows)} of {count} passages have {n} tokens or more ({too_short} are shorter{same}): "
         f"ask for fewer passages, a smaller n, or give another source"
     )
+
+
+def account(starts: Mapping[str, Starts]) -> str:
+    """What was read for some models, from their names: once where it is the same for all."""
+    told = {name: each.account() for name, each in starts.items()}
+    if len(set(told.values())) == 1:
+        return next(iter(told.values()))
+    return ". ".join(f"For {name}: {text}" for name, text in told.items())
 
 
 class _Tally:
