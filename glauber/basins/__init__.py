@@ -2,20 +2,24 @@
 
 from .landscape import Landscape, clusters, principal, stability
 from .moves import LagTest, TimeScales, lag_test, time_scales, transition_counts
-from .topics import NONE, TopicModel, held_out, keyword_scores, quality, reliability, train, windows
+from .scoring import keyword_scores, quality, reliability
+from .topics import ELSEWHERE, NONE, CrossFitted, TopicModel, cross_fit, elsewhere, start_groups, train, windows
 from .visits import first_passage, shares, staying, summary, visits
 from .wild import describe, quiet_stretches, templates
 
 __all__ = [
+    "ELSEWHERE",
     "NONE",
+    "CrossFitted",
     "LagTest",
     "Landscape",
     "TimeScales",
     "TopicModel",
     "clusters",
+    "cross_fit",
     "describe",
+    "elsewhere",
     "first_passage",
-    "held_out",
     "keyword_scores",
     "lag_test",
     "principal",
@@ -24,6 +28,7 @@ __all__ = [
     "reliability",
     "shares",
     "stability",
+    "start_groups",
     "staying",
     "summary",
     "templates",
