@@ -64,14 +64,57 @@ def mean_interval(
     return pd.Series({"estimate": mean, "low": low, "high": high})
 
 
-def against(row: "pd.Series[float]", other: "pd.Series[float]") -> str:
-    """How one interval lies to another: ``above``, ``below`` or ``not distinguishable from`` it.
+def difference_interval(
+    first: ArrayLike, second: ArrayLike, *, paired: bool, level: float = 0.95, most: float = np.inf
+) -> "pd.Series[float]":
+    """Mean of ``second`` less mean of ``first``, with Student's interval over pairs, or Welch's for independent samples.
 
-    Intervals that overlap are called not distinguishable, and those without limits too.
+    Intervals of the two means are no test of their difference: of pairs they are too wide, since pairs share what varies.
+
+    Parameters
+    ----------
+    first, second : array, shape (units,)
+        One value a unit, such as a chain or a passage; where paired, unit by unit.
+    paired : bool
+    level : float
+    most : float
+        Largest difference that there can be, such as 1 between shares; the interval is cut to it.
+
+    Returns
+    -------
+    Series
+        ``estimate``, ``low``, ``high``; NaN limits where one value, or equal ones, leave no interval.
+
+    Raises
+    ------
+    ParameterError
+        If pairs are incomplete.
     """
-    if row["low"] > other["high"]:
+    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if paired:
+        if one.shape != two.shape:
+            raise ParameterError(f"{len(one)} and {len(two)} values are no pairs: give both for each unit")
+        found = mean_interval(two - one, level, -most, most)
+        if not np.ptp(two - one):
+            found[["low", "high"]] = np.nan
+        return found
+    low, high = np.nan, np.nan
+    if min(len(one), len(two)) > 1 and (np.ptp(one) or np.ptp(two)):
+        limits = stats.ttest_ind(two, one, equal_var=False).confidence_interval(level)
+        low, high = np.clip([limits.low, limits.high], -most, most)
+    return pd.Series({"estimate": two.mean() - one.mean(), "low": low, "high": high})
+
+
+def lies(difference: "pd.Series[float]") -> str:
+    """How the second mean lies to the first, by the interval of their difference: ``above``, ``below`` or ``not distinguishable from``.
+
+    Without an interval it is ``not comparable with`` it.
+    """
+    if not np.isfinite(difference["low"]):
+        return "not comparable with"
+    if difference["low"] > 0:
         return "above"
-    return "below" if row["high"] < other["low"] else "not distinguishable from"
+    return "below" if difference["high"] < 0 else "not distinguishable from"
 
 
 def by_model(columns: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
@@ -81,9 +124,14 @@ def by_model(columns: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
 
 def paired(first: ArrayLike, second: ArrayLike) -> str:
     """The mean of ``second - first`` over pairs, and whether its 95 % Student interval leaves 0 out, in words."""
-    change = mean_interval(np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64))
+    change = difference_interval(first, second, paired=True)
     if not np.isfinite(change["low"]):
-        return "no difference can be told from one pair"
+        pairs = np.size(first)
+        return (
+            "no difference can be told from one pair"
+            if pairs == 1
+            else (f"{change['estimate']:+.3f}, the same in all {pairs} pairs")
+        )
     verdict = "holds 0" if change["low"] <= 0 <= change["high"] else "leaves 0 out"
     return f"{interval(change, '{:+.3f}')}, which {verdict}"
 

@@ -34,6 +34,12 @@ def value(table: pd.DataFrame, statistic: str, column: str = "estimate") -> floa
     return float(table.set_index("statistic")[column].to_dict()[statistic])
 
 
+def held_out(vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[int]) -> pd.DataFrame:
+    """Probabilities of every text by the score that has not seen its group."""
+    score = basins.cross_fit(vectors, labels, groups)
+    return pd.DataFrame(score.probabilities(vectors, groups), columns=list(score.classes))
+
+
 # Topic scores
 
 
@@ -65,7 +71,8 @@ def test_no_group_is_on_both_sides_of_any_split(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(topics, "train", spy)
     monkeypatch.setattr(topics, "CalibratedClassifierCV", calibrated)
-    table = basins.held_out(vectors, [CLASSES[k] for k in own], groups.tolist())
+    table = held_out(vectors, [CLASSES[k] for k in own], groups.tolist())
+    assert outer.pop() == set(groups)  # the score of all
     assert len(outer) == 4
     assert all((~pd.Series(groups).isin(list(inside))).any() for inside in outer)
     assert sorted(g for inside in outer for g in set(groups) - inside) == sorted(set(groups))  # left out exactly once
@@ -79,12 +86,49 @@ def test_vectors_that_give_away_their_group_say_nothing() -> None:
     labels = rng.permutation(np.repeat(CLASSES[:2], 40))[groups]
     vectors = (rng.standard_normal((80, 200))[groups] + 0.01 * rng.standard_normal((400, 200))).astype(np.float32)
     own = labels == "dull"
-    kept = basins.held_out(vectors, labels.tolist(), groups.tolist())["dull"].to_numpy()
-    leaky = basins.held_out(vectors, labels.tolist(), list(range(400)))["dull"].to_numpy()
+    kept = held_out(vectors, labels.tolist(), groups.tolist())["dull"].to_numpy()
+    leaky = held_out(vectors, labels.tolist(), list(range(400)))["dull"].to_numpy()
     found = basins.quality(kept, own, groups.tolist(), resamples=100)
     assert 0.3 < value(found, "AUC") < 0.7
     assert value(found, "AUC", "low") < 0.5 < value(found, "AUC", "high")
     assert value(basins.quality(leaky, own, groups.tolist(), resamples=10), "AUC") > 0.95
+
+
+def test_a_chain_is_scored_without_the_passage_it_starts_from() -> None:
+    """Vectors give away their passage, and its topic is random: whoever knows the topic has seen the passage."""
+    rng = np.random.default_rng(3)
+    own = rng.permutation(np.repeat([0, 1], 40))
+    places = rng.standard_normal((80, 200)).astype(np.float32)
+    noise = 0.01 * rng.standard_normal((3, 80, 200)).astype(np.float32)
+    score = basins.cross_fit(
+        np.repeat(places, 2, axis=0), [CLASSES[k] for k in own.repeat(2)], np.arange(80).repeat(2).tolist()
+    )
+    chains = places + noise  # three records of a chain from each passage
+    unseen = score.labels(chains, list(range(80)))
+    seen = score.labels(chains, [basins.ELSEWHERE] * 80)
+    assert unseen.shape == (3, 80)
+    assert (seen == own).mean() > 0.95
+    assert (unseen == own).mean() < 0.7
+    # A chain that began at a labelled text is recognised by the text, under whatever name.
+    texts = [f"text {k}" for k in range(80)]
+    assert basins.start_groups([" text 7\n", "another", "text 0"], texts) == [7, basins.ELSEWHERE, 0]
+    for groups in ([80] * 80, [0] * 79):
+        with pytest.raises(ParameterError, match="give each text the group of a labelled text, or ELSEWHERE"):
+            score.probabilities(chains[0], groups)
+
+
+def test_starts_that_are_all_on_the_topic_are_refused() -> None:
+    assert basins.elsewhere(["sport", "", "food"], "food").tolist() == [True, True, False]
+    with pytest.raises(ParameterError, match=r"^all 2 passages are on topic 'food': give another topic, or passages"):
+        basins.elsewhere(["food", "food"], "food")
+
+
+def test_a_fold_that_holds_a_topic_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors, own, _ = blobs([40] * 3)
+    rows = np.arange(120)
+    monkeypatch.setattr(topics, "splits", lambda *_: [(rows[own != 1], rows[own == 1])])
+    with pytest.raises(ParameterError, match="holds all of a topic"):
+        basins.cross_fit(vectors, [CLASSES[k] for k in own], rows.tolist())
 
 
 @pytest.mark.parametrize("counts", [[400, 400, 400], [150, 400, 700]])
@@ -92,7 +136,7 @@ def test_probabilities_are_the_true_posterior(counts: list[int]) -> None:
     """Of classes that count the same, however many texts each has."""
     vectors, own, true = blobs(counts)
     labels = [CLASSES[k] for k in own]
-    found = basins.held_out(vectors, labels, range(len(own)))[CLASSES].to_numpy()
+    found = held_out(vectors, labels, list(range(len(own))))[CLASSES].to_numpy()
     assert np.abs(found - true).mean() < 0.035
     assert np.abs(found**2 / (found**2).sum(axis=1, keepdims=True) - true).mean() > 0.06  # surer than it should be
     model = basins.train(vectors, labels, range(len(own)))
@@ -181,7 +225,7 @@ def keyword_texts(seed: int = 0) -> tuple[list[str], list[str], list[int]]:
 
 def naive_keywords(texts: list[str], labels: list[str], groups: list[int], topic: str, best: int) -> Array:
     scores = np.zeros(len(texts))
-    for fitted, left in topics._splits(labels, groups, 4, 0):
+    for fitted, left in topics.splits(labels, groups, 4, 0):
         sets = [(set(re.findall("[a-z]{3,}", texts[k].lower())), labels[k] == topic) for k in fitted]
         inside, outside = [s for s, own in sets if own], [s for s, own in sets if not own]
         gain = {}
@@ -226,7 +270,7 @@ def test_too_little_to_train_on_is_one_sentence() -> None:
         assert "\n" not in str(caught.value)
     for labels in (["a", "b"] * 4, []):
         with pytest.raises(ParameterError, match=r"the smallest topic has \d passages: 4 folds need 8 in each"):
-            basins.held_out(vectors[: len(labels)], labels, range(len(labels)))
+            held_out(vectors[: len(labels)], labels, range(len(labels)))
 
 
 # The embedded passages
@@ -241,7 +285,8 @@ def scored(tiny: MaskedLM) -> tuple[pd.DataFrame, Array]:
     texts = [tiny.text.decode(ids.tolist()) for ids in np.concatenate([rows, salad])]
     labels = [passages[k].topic for k in owner] + [basins.NONE] * 60
     groups = [*owner.tolist(), *range(1000, 1060)]
-    table = basins.held_out(load_embedder(device="cpu", cache=None)(texts), labels, groups)
+    table = held_out(load_embedder(device="cpu", cache=None)(texts), labels, groups)
+    table = table.assign(label=labels, group=groups)[["label", "group", *table.columns]]
     return table, basins.keyword_scores(texts, labels, groups, "politics")
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from glauber import basins
+from glauber.basins import moves, nulls
 
 ENTER, LEAVE = 0.02, 0.1  # per record, of the two-state chain: inside a sixth of the time, for ten records at a time
 SHARES_OF_CHAINS = ("comes at all", "leaves and comes back", "ends inside")
@@ -63,11 +64,15 @@ def test_visits_and_their_summary_are_what_loops_find(inside: NDArray[np.bool_],
             low = stats.beta.ppf(0.025, hits, size - hits + 1) if hits else 0.0
             high = stats.beta.ppf(0.975, hits + 1, size - hits) if hits < size else 1.0
         else:
-            spread = sample.std(ddof=1) / len(sample) ** 0.5 if len(sample) > 1 else np.nan
-            half = stats.t.ppf(0.975, len(sample) - 1) * spread if len(sample) > 1 else np.nan
-            # Cut to what such means can be.
-            most = 1.0 if row["quantity"] == "share of time" else np.inf
-            low, high = np.clip([row["mean"] - half, row["mean"] + half], 0.0, most)
+            # Equal values give no interval.
+            varied = len(sample) > 1 and np.ptp(sample) > 0
+            half = stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5 if varied else np.nan
+            # Cut to what such means can be: stays that end last from one record to all but one.
+            records = len(inside)
+            least, most = {"share of time": (0, 1), "visits": (0, -(-records // 2))}.get(
+                row["quantity"], (every / 2, (records - 1) * every / 2)
+            )
+            low, high = np.clip([row["mean"] - half, row["mean"] + half], least, most)
         assert [row["low"], row["high"]] == pytest.approx([low, high], nan_ok=True)
     shares = basins.shares(inside.astype(np.int64), ["out", "in"], resamples=20)
     assert shares["share"].tolist() == pytest.approx([1 - inside.mean(), inside.mean()])
@@ -201,5 +206,145 @@ def test_means_of_shares_and_times_stay_in_their_range() -> None:
     inside[5, 1] = True
     told = basins.summary(inside, 1, 1).set_index("quantity")
     assert told.loc["share of time", "low"] == 0 and told.loc["visits", "low"] == 0
-    assert told.loc["mean dwell of ended visits (sweeps)", "low"] == 0
+    dwell = told.loc["mean dwell of ended visits (sweeps)"]
+    assert dwell["low"] == 1  # a stay has a record
+    assert dwell["high"] == 39
     assert (told["high"] > told["mean"]).all()
+    crowded = basins.summary(np.array([[1, 0, 1], [1, 0, 1], [1, 0, 0]], dtype=bool).T, 1, 1).set_index("quantity")
+    assert crowded.loc["visits", "high"] == 2  # three records hold no more visits
+
+
+def test_shares_of_units_with_own_numbers_of_records_count_the_same() -> None:
+    own = np.concatenate([basins.own_shares(np.array(rows)[:, None], 2) for rows in ([0, 0, 1], [1])])
+    assert basins.mean_shares(own, ["a", "b"])["share"].tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert basins.mean_shares(own, ["a", "b"])["units"].tolist() == [2, 2]
+
+
+# Nulls
+
+NAMES = ["in", "out", "far"]
+RETURNS = "leaves and comes back"
+
+
+def three_states(records: int, chains: int, seed: int) -> NDArray[np.int64]:
+    """A Markov chain that starts outside."""
+    law = np.cumsum([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.05, 0.15, 0.8]], axis=1)
+    rng = np.random.default_rng(seed)
+    path = np.ones((records, chains), dtype=np.int64)
+    for t in range(1, records):
+        path[t] = (rng.random(chains)[:, None] >= law[path[t - 1]]).sum(axis=1)
+    return path
+
+
+def rows_of(table: Any, topic: str = "in") -> Any:
+    return table[table["topic"] == topic].set_index("quantity")
+
+
+def test_observed_visits_are_those_of_the_summary() -> None:
+    labels = three_states(40, 12, 0)
+    origins = ["out"] * 8 + ["in"] * 4
+    found = basins.beside_nulls(labels, NAMES, origins, draws=20)
+    assert found["topic"].unique().tolist() == NAMES
+    for k, name in enumerate(NAMES):
+        others = np.array([origin != name for origin in origins])
+        told = basins.summary(labels[:, others] == k, 1, 1).set_index("quantity")
+        rows = rows_of(found, name)
+        assert (rows["chains"] == others.sum()).all()
+        for quantity, row in rows.iterrows():
+            assert row[["observed", "low", "high"]].tolist() == pytest.approx(
+                told.loc[quantity, ["mean", "low", "high"]].tolist(), nan_ok=True
+            )
+    same = basins.beside_nulls(labels, NAMES, ["out"] * 12, draws=5)
+    assert same["topic"].unique().tolist() == ["in", "far"]  # no chain starts off "out"
+
+
+def test_labels_without_memory_and_markov_chains_are_within_their_nulls() -> None:
+    inside = {"order": 0, "markov": 0}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        free = rng.choice(3, (60, 20), p=[0.1, 0.5, 0.4])
+        free[0] = 1
+        row = rows_of(basins.beside_nulls(free, NAMES, ["out"] * 20, draws=100, seed=seed)).loc["visits"]
+        inside["order"] += row["permuted_low"] <= row["observed"] <= row["permuted_high"]
+        assert row["verdict"] != "more than either null gives"
+        moves = basins.beside_nulls(three_states(60, 20, seed), NAMES, ["out"] * 20, draws=100, seed=seed)
+        row = rows_of(moves).loc["visits"]
+        inside["markov"] += row["markov_low"] <= row["observed"] <= row["markov_high"]
+        assert (
+            row["observed"] < row["permuted_low"]
+        )  # stays of three records: fewer visits than labels in random order make
+    assert min(inside.values()) >= 16
+
+
+def test_only_what_neither_null_gives_is_more() -> None:
+    """Half of the chains never come, or every chain comes once, or twice: a common Markov chain mixes their numbers."""
+    labels = np.ones((60, 20), dtype=np.int64)
+    labels[2::3, :10] = 0
+    steady = rows_of(basins.beside_nulls(labels, NAMES[:2], ["out"] * 20, draws=200))
+    assert steady.loc["visits", "permuted_high"] < steady.loc["visits", "observed"]
+    assert steady.loc["comes at all", "observed"] == 0.5
+    assert steady.loc["comes at all", "verdict"] == "less than either null gives"
+    assert steady[["permuted_low", "permuted_high"]].loc[["share of time", "comes at all"]].isna().all(axis=None)
+    once = np.ones((200, 20), dtype=np.int64)
+    once[100] = 0
+    row = rows_of(basins.beside_nulls(once, NAMES[:2], ["out"] * 20, draws=200)).loc["comes at all"]
+    assert row["markov_high"] < row["observed"] == 1
+    assert row["verdict"] == "more than either null gives"
+    twice = np.ones((200, 20), dtype=np.int64)
+    twice[50:60], twice[150:160] = 0, 0
+    row = rows_of(basins.beside_nulls(twice, NAMES[:2], ["out"] * 20, draws=200)).loc[RETURNS]
+    assert row["markov_high"] < row["observed"] == row["permuted_low"] == 1
+    assert row["verdict"] == "what labels in random order give"
+
+
+@pytest.mark.parametrize(
+    ("permuted", "markov", "verdict"),
+    [
+        ((1, 3), (1, 3), "what a Markov chain between topics gives"),
+        ((3, 4), (1, 3), "what a Markov chain between topics gives"),
+        ((0, 1), (0, 1), "more than either null gives"),
+        ((np.nan, np.nan), (0, 1), "more than either null gives"),
+        ((3, 4), (3, 4), "less than either null gives"),
+        ((np.nan, np.nan), (3, 4), "less than either null gives"),
+        ((2, 2), (3, 4), "what labels in random order give"),
+        ((3, 4), (0, 1), "between what the two nulls give"),
+        ((0, 1), (3, 4), "between what the two nulls give"),
+    ],
+)
+def test_verdicts_beside_the_nulls(permuted: Any, markov: Any, verdict: str) -> None:
+    assert nulls._verdict(2.0, permuted, markov) == verdict
+
+
+def test_returns_are_told_by_their_verdict() -> None:
+    found = basins.beside_nulls(three_states(60, 20, 1), NAMES, ["out"] * 10 + ["far"] * 10, draws=100)
+    told = basins.recurrence(found, "in")
+    assert told.startswith("Returns to in are what a Markov chain between topics gives, so that they add nothing")
+    assert "Of the 20 chains that start elsewhere" in told
+    assert "Of the other 2 classes" in told
+    for verdict, words in (
+        ("more than either null gives", "neither shares"),
+        ("less than either null gives", "both bring more"),
+    ):
+        changed = found.assign(verdict=verdict)
+        assert f"are {verdict}: " in basins.recurrence(changed, "in") and words in basins.recurrence(changed, "in")
+    alone = found[found["topic"] == "in"]
+    assert basins.recurrence(alone, "in").endswith("No chains start off another topic, to be compared.")
+
+
+def test_nulls_keep_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    labels = three_states(50, 30, 3)
+    mixed = nulls.permuted(labels, rng)
+    assert np.array_equal(mixed[0], labels[0])
+    assert np.array_equal(np.sort(mixed, axis=0), np.sort(labels, axis=0))
+    assert (mixed != labels).any()
+    copies = moves.simulate(labels, 3, 300, rng)
+    assert copies.shape == (300, 50, 30)
+    assert (copies[:, 0] == labels[0]).all()
+    given_law = moves.transition_counts(labels, 3, 1)
+    drawn = np.sum([moves.transition_counts(copy, 3, 1) for copy in copies], axis=0)
+    assert drawn / drawn.sum(axis=1, keepdims=True) == pytest.approx(
+        given_law / given_law.sum(axis=1, keepdims=True), abs=0.01
+    )
+    trapped = np.array([[0, 0], [0, 1]])
+    assert moves.simulate(np.r_[trapped, trapped[-1:]], 3, 4, rng).max() <= 1

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy import stats
 
 from glauber import report
-from glauber.errors import GlauberError
+from glauber.errors import GlauberError, ParameterError
 
 ROOT = Path(__file__).parents[1]
 
@@ -104,17 +105,6 @@ def test_means_carry_students_interval() -> None:
 
 
 def test_two_models_are_compared_in_words() -> None:
-    low, high, wide = (
-        pd.Series({"estimate": 1.0, "low": a, "high": b}) for a, b in ((0.0, 1.0), (2.0, 3.0), (0.5, 2.5))
-    )
-    assert [report.against(a, b) for a, b in ((high, low), (low, high), (low, wide))] == [
-        "above",
-        "below",
-        "not distinguishable from",
-    ]
-    assert (
-        report.against(low, pd.Series({"estimate": 9.0, "low": np.nan, "high": np.nan})) == "not distinguishable from"
-    )
     # Differences 1, 2, 3 against Student's quantile with two degrees of freedom.
     assert report.paired([0, 0, 0], [1, 2, 3]) == "+2.000 [-0.484, +4.484], which holds 0"
     assert report.paired([0, 0, 0], [-10, -11, -12]).endswith("which leaves 0 out")
@@ -122,6 +112,38 @@ def test_two_models_are_compared_in_words() -> None:
     assert report.by_model({"a": {"x": "1"}, "b": {"x": "2"}}).to_dict("records") == [
         {"quantity": "x", "a": "1", "b": "2"}
     ]
+
+
+def test_pairs_are_compared_by_their_differences() -> None:
+    """Chains that differ by far more than the two sources do: their own intervals overlap, those of the differences do not hold 0."""
+    rng = np.random.default_rng(0)
+    one = rng.random(30) * 0.5
+    two = one + 0.025 + 0.01 * rng.standard_normal(30)
+    found = report.difference_interval(one, two, paired=True, most=1)
+    limits = stats.ttest_rel(two, one).confidence_interval()
+    assert found.tolist() == pytest.approx([(two - one).mean(), limits.low, limits.high])
+    assert report.lies(found) == "above"
+    assert report.lies(report.difference_interval(two, one, paired=True)) == "below"
+    assert report.mean_interval(one)["high"] > report.mean_interval(two)["low"]  # overlap
+    assert report.lies(report.difference_interval(one, two, paired=False)) == "not distinguishable from"
+    with pytest.raises(ParameterError, match="2 and 3 values are no pairs"):
+        report.difference_interval([1, 2], [1, 2, 3], paired=True)
+
+
+def test_independent_samples_are_compared_by_the_interval_of_their_difference() -> None:
+    """Of two equal standard errors an interval of the difference is 1.4 times as wide, not twice: overlap is no test."""
+    one = np.linspace(-1, 1, 50)
+    two = one + 0.26
+    assert report.mean_interval(one)["high"] > report.mean_interval(two)["low"]
+    found = report.difference_interval(one, two, paired=False)
+    limits = stats.ttest_ind(two, one, equal_var=False).confidence_interval()
+    assert found.tolist() == pytest.approx([0.26, limits.low, limits.high])
+    assert report.lies(found) == "above"
+    assert report.lies(report.difference_interval([1.0], [1.0, 2.0], paired=False)) == "not comparable with"
+    assert report.difference_interval([0, 1], [0, 1, 1], paired=False, most=1)["high"] == 1
+    for paired in (True, False):  # equal values are no proof of no difference
+        assert report.lies(report.difference_interval([0, 0], [0, 0], paired=paired)) == "not comparable with"
+    assert report.paired([0, 0], [0, 0]) == "+0.000, the same in all 2 pairs"
 
 
 def test_certified_figures_are_rounded_up() -> None:

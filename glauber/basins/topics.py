@@ -4,24 +4,21 @@ The score is a logistic regression on sentence vectors. Word salad, as hot chain
 since without one it would have to be about something.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 
 from ..errors import ParameterError
 
 NONE = "none of these"
+ELSEWHERE = -1  # group of a text that is no labelled one, nor began as one
 STRENGTH = 10.0  # inverse regularisation of the logistic regression; unit vectors need little
 SEEDS = 2**32  # scikit-learn takes no larger seed; the streams of chains do
 FOLDS = 4
@@ -103,27 +100,127 @@ def _fewest_groups(labels: Sequence[str], groups: Sequence[int]) -> int:
     return min(pd.Series(list(groups)).groupby(list(labels)).nunique().tolist(), default=0)
 
 
-def held_out(
-    vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[int], *, folds: int = 4, seed: int = 0
-) -> pd.DataFrame:
-    """Probabilities of every text by a score that was trained, and calibrated, without its group.
+@dataclass(frozen=True)
+class CrossFitted:
+    """A score of all labelled texts, and one of each fold, which has seen all but that fold.
 
-    Returns
-    -------
-    DataFrame
-        ``label``, ``group``, and one column of probabilities per class.
+    Attributes
+    ----------
+    classes : tuple of str
+        Names, in the order of the columns of the probabilities.
+    whole : TopicModel
+        Trained on all texts.
+    parts : tuple of TopicModel
+        One per fold, trained and calibrated without it.
+    fold : mapping of int to int
+        Fold of each group.
     """
-    names = sorted(set(labels))
-    table = pd.DataFrame({"label": list(labels), "group": list(groups)}).assign(**dict.fromkeys(names, np.nan))
-    for fitted, left in _splits(labels, groups, folds, seed):
+
+    classes: tuple[str, ...]
+    whole: TopicModel
+    parts: tuple[TopicModel, ...]
+    fold: Mapping[int, int]
+
+    def probabilities(self, vectors: NDArray[np.float32], groups: Sequence[int]) -> Array:
+        """Class probabilities of texts, each by a score that has not seen its group.
+
+        Parameters
+        ----------
+        vectors : array of float32, shape (texts, dimension)
+        groups : sequence of int
+            The group of the labelled texts that each text is of, or began as; `ELSEWHERE` if none, for the score of all.
+
+        Returns
+        -------
+        array of float64, shape (texts, classes)
+
+        Raises
+        ------
+        ParameterError
+            If a group is no group of the labelled texts.
+        """
+        strange = set(groups) - set(self.fold) - {ELSEWHERE}
+        if strange or len(groups) != len(vectors):
+            raise ParameterError(
+                f"{len(groups)} groups for {len(vectors)} texts, {len(strange)} of them unknown: give each text the group of a "
+                f"labelled text, or ELSEWHERE"
+            )
+        chosen = np.array([-1 if g == ELSEWHERE else self.fold[g] for g in groups])
+        found = np.empty((len(vectors), len(self.classes)))
+        for k, model in enumerate([*self.parts, self.whole]):
+            rows = chosen == (k if k < len(self.parts) else -1)
+            if rows.any():
+                found[rows] = model.probabilities(vectors[rows])
+        return found
+
+    def labels(self, vectors: NDArray[np.float32], groups: Sequence[int]) -> NDArray[np.int64]:
+        """Column of the likeliest class, shape (records, chains), of chains' vectors (records, chains, dimension).
+
+        Parameters
+        ----------
+        vectors : array of float32, shape (records, chains, dimension)
+        groups : sequence of int
+            Of each chain, as in `probabilities`: where it started.
+        """
+        records, chains, dimension = vectors.shape
+        found = self.probabilities(vectors.reshape(-1, dimension), np.tile(np.asarray(groups), records).tolist())
+        return np.asarray(found.argmax(axis=1).reshape(records, chains))
+
+
+def cross_fit(
+    vectors: NDArray[np.float32], labels: Sequence[str], groups: Sequence[int], *, folds: int = 4, seed: int = 0
+) -> CrossFitted:
+    """Train a score on all texts, and one without each fold of groups, so that every text has a score that never saw its group.
+
+    Parameters are those of `train`; a group has a number from 0.
+
+    Raises
+    ------
+    ParameterError
+        If a topic has too few groups to be split, or some fold holds nearly all of a topic.
+    """
+    names, parts, fold = tuple(sorted(set(labels))), [], {}
+    for k, (fitted, left) in enumerate(splits(labels, groups, folds, seed)):
         model = train(vectors[fitted], np.asarray(labels)[fitted].tolist(), np.asarray(groups)[fitted].tolist(), seed)
-        table.loc[left, list(model.classes)] = model.probabilities(vectors[left])
-    return table
+        if model.classes != names:
+            raise ParameterError(f"a fold of {folds} holds all of a topic: give more passages on each topic")
+        parts.append(model)
+        fold.update(dict.fromkeys(np.asarray(groups)[left].tolist(), k))
+    return CrossFitted(names, train(vectors, labels, groups, seed), tuple(parts), fold)
 
 
-def _splits(
+def start_groups(texts: Sequence[str], labelled: Sequence[str]) -> list[int]:
+    """Which labelled text each start is: its index, or `ELSEWHERE`."""
+    index = {text.strip(): k for k, text in reversed(list(enumerate(labelled)))}
+    return [index.get(text.strip(), ELSEWHERE) for text in texts]
+
+
+def elsewhere(origins: Sequence[str], topic: str) -> NDArray[np.bool_]:
+    """Which starts are on other topics, shape (starts,).
+
+    Parameters
+    ----------
+    origins : sequence of str
+        Topic of each start; an empty one, where the source names none, counts as another.
+    topic : str
+
+    Raises
+    ------
+    ParameterError
+        If none is: then nothing can be said of chains that come to the topic.
+    """
+    others = np.array([name != topic for name in origins], dtype=bool)
+    if not others.any():
+        raise ParameterError(
+            f"all {len(others)} passages are on topic {topic!r}: give another topic, or passages on others too"
+        )
+    return others
+
+
+def splits(
     labels: Sequence[str], groups: Sequence[int], folds: int, seed: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Folds by group, of the topics' own shares: rows to fit on and rows left out."""
     if _fewest_groups(labels, groups) < 2 * folds:
         raise ParameterError(
             f"the smallest topic has {_fewest_groups(labels, groups)} passages: {folds} folds need {2 * folds} in each"
@@ -133,113 +230,3 @@ def _splits(
             np.zeros((len(labels), 1)), labels, groups
         )
     )
-
-
-def keyword_scores(
-    texts: Sequence[str],
-    labels: Sequence[str],
-    groups: Sequence[int],
-    topic: str,
-    *,
-    words: int = 40,
-    folds: int = 4,
-    seed: int = 0,
-) -> Array:
-    """The baseline: how many of a topic's own words a text holds, each fold's words taken from the other folds.
-
-    A word is the topic's own by its smoothed log-odds of occurring in a text of that topic against the rest.
-
-    Returns
-    -------
-    array of float64, shape (texts,)
-        Share of the text's words that are among the ``words`` best.
-    """
-    counter = CountVectorizer(binary=True, token_pattern=r"[a-z]{3,}")
-    present = np.asarray(counter.fit_transform(texts).todense(), dtype=np.float64)
-    names, own = counter.get_feature_names_out(), np.asarray(labels) == topic
-    scores = np.zeros(len(texts))
-    for fitted, left in _splits(labels, groups, folds, seed):
-        inside, outside = present[fitted][own[fitted]], present[fitted][~own[fitted]]
-        odds = [(part.sum(axis=0) + 0.5) / (len(part) + 1) for part in (inside, outside)]
-        gain = np.log(odds[0] / (1 - odds[0])) - np.log(odds[1] / (1 - odds[1]))
-        # Smoothing alone favours words that the other folds never saw, if the topic has fewer texts than the rest.
-        gain[inside.sum(axis=0) == 0] = -np.inf
-        order = np.argsort(-gain, kind="stable")[:words]
-        best = set(names[order[np.isfinite(gain[order])]])
-        for k in left:
-            read = re.findall(r"[a-z]+", texts[k].lower())
-            scores[k] = sum(word in best for word in read) / max(len(read), 1)
-    return scores
-
-
-def quality(
-    scores: Array,
-    own: NDArray[np.bool_],
-    groups: Sequence[int],
-    *,
-    probability: bool = True,
-    resamples: int = 500,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """How well a held-out score tells one topic from the rest, with bootstrap intervals over groups.
-
-    Parameters
-    ----------
-    scores : array of float64, shape (texts,)
-    own : array of bool, shape (texts,)
-        Whether the text is of the topic.
-    groups : sequence of int
-        The sampling unit, a passage.
-    probability : bool
-        Whether the scores are probabilities, which have an error and a calibration.
-    resamples, seed
-        Of the bootstrap.
-
-    Returns
-    -------
-    DataFrame
-        ``statistic``, ``estimate``, ``low``, ``high``, ``groups``, ``texts``. ``AUC``; for probabilities ``error`` (share of texts on
-        the wrong side of 1/2), ``Brier score``, and ``calibration error``: mean over texts of the gap between predicted and
-        observed in bins of the score, ten equal widths.
-    """
-    statistics: dict[str, Callable[[Array, NDArray[np.bool_]], float]] = {
-        "AUC": lambda s, y: float(roc_auc_score(y, s))
-    }
-    if probability:
-        statistics["error"] = lambda s, y: float(((s > 0.5) != y).mean())
-        statistics["Brier score"] = lambda s, y: float(((s - y) ** 2).mean())
-        statistics["calibration error"] = lambda s, y: float((_gaps(s, y)["gap"] * _gaps(s, y)["texts"]).sum() / len(s))
-    names = np.unique(np.asarray(groups))
-    rows_of = [np.flatnonzero(np.asarray(groups) == g) for g in names]
-    rng = np.random.default_rng(seed)
-    draws = [np.concatenate([rows_of[k] for k in rng.integers(0, len(names), len(names))]) for _ in range(resamples)]
-    draws = [rows for rows in draws if 0 < own[rows].sum() < len(rows)]
-    table = []
-    for name, of in statistics.items():
-        values = [of(scores[rows], own[rows]) for rows in draws]
-        low, high = np.quantile(values, (0.025, 0.975))
-        table.append((name, of(scores, own), low, high, len(names), len(scores)))
-    return pd.DataFrame(table, columns=["statistic", "estimate", "low", "high", "groups", "texts"])
-
-
-def reliability(scores: Array, own: NDArray[np.bool_], level: float = 0.95) -> pd.DataFrame:
-    """Observed share against predicted probability in ten bins of equal width.
-
-    Returns
-    -------
-    DataFrame
-        ``predicted`` (mean of the bin), ``observed``, ``low``, ``high`` (Wilson), ``texts``; empty bins are left out.
-    """
-    table = _gaps(scores, own)
-    limits = [stats.binomtest(int(k), int(n)).proportion_ci(level, method="wilson") for k, n in
-              zip(table["hits"], table["texts"], strict=True)]  # fmt: skip
-    return table.assign(low=[c.low for c in limits], high=[c.high for c in limits]).drop(columns=["gap", "hits"])
-
-
-def _gaps(scores: Array, own: NDArray[np.bool_]) -> pd.DataFrame:
-    cells = np.minimum((scores * 10).astype(int), 9)
-    grouped = pd.DataFrame({"cell": cells, "score": scores, "own": own}).groupby("cell")
-    table = grouped.agg(
-        predicted=("score", "mean"), observed=("own", "mean"), texts=("own", "size"), hits=("own", "sum")
-    )
-    return table.assign(gap=(table["predicted"] - table["observed"]).abs()).reset_index(drop=True)

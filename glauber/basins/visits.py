@@ -1,6 +1,7 @@
 """Time spent on topics: shares, visits, dwell times and first passages, each with an interval over chains."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,8 @@ from scipy import stats
 from ..survival import kaplan_meier, medians
 
 Labels = NDArray[np.int64]
+SHARE, VISITS, COMES, RETURNS, ENDS = "share of time", "visits", "comes at all", "leaves and comes back", "ends inside"
+DWELL = "mean dwell of ended visits (sweeps)"
 
 
 def shares(
@@ -28,24 +31,48 @@ def shares(
     Returns
     -------
     DataFrame
-        ``topic``, ``share``, ``low``, ``high``, ``chains``, ``records``. Records of one chain are not independent; chains are,
+        As `mean_shares`, with ``chains`` and ``records``.
+    """
+    found = mean_shares(own_shares(labels, len(classes)), classes, level=level, resamples=resamples, seed=seed)
+    return found.rename(columns={"units": "chains"}).assign(records=len(labels))
+
+
+def own_shares(labels: Labels, count: int) -> NDArray[np.float64]:
+    """Share of time of each chain on each topic, shape (chains, count), of labels (records, chains)."""
+    return np.stack([(labels == k).mean(axis=0) for k in range(count)], axis=1)
+
+
+def mean_shares(
+    own: NDArray[np.float64], classes: Sequence[str], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """Mean over units, such as chains or passages, of the share that each has of each topic, with percentile bootstrap intervals.
+
+    Parameters
+    ----------
+    own : array of float64, shape (units, classes)
+    classes : sequence of str
+    level, resamples, seed
+        Of the bootstrap, which resamples units.
+
+    Returns
+    -------
+    DataFrame
+        ``topic``, ``share``, ``low``, ``high``, ``units``. Records of one chain are not independent; chains are,
         and one chain alone has no interval (NaN). Where no chain is ever on a topic, the upper end is Clopper and Pearson's for
         the share of chains that come at all.
     """
-    per_chain = np.stack([(labels == k).mean(axis=0) for k in range(len(classes))], axis=1)
     rng = np.random.default_rng(seed)
-    chains = len(per_chain)
-    draws = per_chain[rng.integers(0, chains, (resamples, chains))].mean(axis=1)
+    units = len(own)
+    draws = own[rng.integers(0, units, (resamples, units))].mean(axis=1)
     low, high = np.full((2, len(classes)), np.nan)
-    if chains > 1:
+    if units > 1:
         low, high = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
         # Resampling cannot tell what no chain did. A share of time is at most the share of chains that come at all, at least the
         # share of those that never leave: the limits of these are Clopper and Pearson's.
-        edge = ((1 - level) / 2) ** (1 / chains)
-        high = np.where(per_chain.max(axis=0) == 0, 1 - edge, high)
-        low = np.where(per_chain.min(axis=0) == 1, edge, low)
-    return pd.DataFrame({"topic": list(classes), "share": per_chain.mean(axis=0), "low": low, "high": high,
-                         "chains": chains, "records": len(labels)})  # fmt: skip
+        edge = ((1 - level) / 2) ** (1 / units)
+        high = np.where(own.max(axis=0) == 0, 1 - edge, high)
+        low = np.where(own.min(axis=0) == 1, edge, low)
+    return pd.DataFrame({"topic": list(classes), "share": own.mean(axis=0), "low": low, "high": high, "units": units})
 
 
 def visits(inside: NDArray[np.bool_], every: int) -> pd.DataFrame:
@@ -127,26 +154,30 @@ def summary(inside: NDArray[np.bool_], every: int, sweep: int) -> pd.DataFrame:
     -------
     DataFrame
         ``quantity``, ``mean``, ``low``, ``high``, ``chains``. Share of time, visits per chain, share of chains that come at all, that
-        come back after having left, that end inside, and the mean dwell in sweeps of the stays that ended.
+        come back after having left, that end inside, and the mean dwell in sweeps of the stays that ended. Limits of a mean are cut
+        to what such a mean can be in a run of that length, and are NaN where all values are the same, which give no interval.
     """
-    stays, chains = visits(inside, every), inside.shape[1]
+    stays, (records, chains) = visits(inside, every), inside.shape
     number = stays.groupby("chain").size().reindex(range(chains), fill_value=0).to_numpy()
     ended = stays[~stays["censored"].astype(bool)]
-    rows = []
-    most = {"share of time": 1.0, "visits": np.inf}
-    for name, values in {"share of time": inside.mean(axis=0), "visits": number}.items():
-        mean = float(np.mean(values))
-        half = stats.t.ppf(0.975, chains - 1) * stats.sem(np.asarray(values, float)) if chains > 1 else np.nan
-        rows.append((name, mean, max(mean - half, 0.0), min(mean + half, most[name]), chains))
-    for name, yes in {
-        "comes at all": number > 0,
-        "leaves and comes back": number > 1,
-        "ends inside": inside[-1],
-    }.items():
+    dwell = ended.groupby("chain")["time"].mean() / sweep
+    step = every / sweep
+    rows = [
+        (SHARE, *_student(inside.mean(axis=0), 0, 1), chains),
+        (VISITS, *_student(number, 0, (records + 1) // 2), chains),
+    ]
+    for name, yes in {COMES: number > 0, RETURNS: number > 1, ENDS: inside[-1]}.items():
         limits = stats.binomtest(int(yes.sum()), chains).proportion_ci(0.95)
         rows.append((name, float(yes.mean()), limits.low, limits.high, chains))
-    dwell = ended.groupby("chain")["time"].mean() / sweep
-    mean = float(dwell.mean()) if len(dwell) else np.nan
-    half = stats.t.ppf(0.975, len(dwell) - 1) * stats.sem(dwell) if len(dwell) > 1 else np.nan
-    rows.append(("mean dwell of ended visits (sweeps)", mean, np.clip(mean - half, 0.0, None), mean + half, len(dwell)))
+    rows.append((DWELL, *_student(dwell.to_numpy(), step, (records - 1) * step), len(dwell)))
     return pd.DataFrame(rows, columns=["quantity", "mean", "low", "high", "chains"])
+
+
+def _student(values: NDArray[Any], least: float, most: float) -> tuple[float, float, float]:
+    if len(values) == 0:
+        return np.nan, np.nan, np.nan
+    if np.ptp(values) == 0:
+        return float(values[0]), np.nan, np.nan
+    limits = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
+    low, high = np.clip([limits.low, limits.high], least, most)
+    return float(values.mean()), float(low), float(high)

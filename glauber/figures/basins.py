@@ -96,8 +96,11 @@ def recurrence(
     colour = palette(["ours"])["ours"]
     rows: Iterable[Any] = ordered.itertuples()
     for k, row in enumerate(rows):
-        # A limit above the run is drawn up to its end; a median above it is an open triangle there.
-        left.hlines(k, row.low / sweep, min(row.high, longest) / sweep, color=colour, lw=1.3)
+        # A limit above the run is unknown: an arrow at its end. A median above it is an open triangle there.
+        end = longest / sweep
+        left.hlines(k, min(row.low / sweep, end), min(row.high / sweep, end), color=colour, lw=1.3)
+        if np.isposinf(row.high):
+            left.plot(end, k, marker=mpl.markers.CARETRIGHTBASE, color=colour, ms=6, clip_on=False)
         known = np.isfinite(row.median)
         left.plot(
             min(row.median, longest) / sweep,
@@ -231,7 +234,7 @@ def basin_moves(counts: Array, names: Sequence[str], scales: pd.DataFrame, stabl
         From `glauber.basins.transition_counts`.
     names : sequence of str
     scales : DataFrame
-        From `glauber.basins.time_scales`.
+        The table of `glauber.basins.time_scales`.
     stable : DataFrame
         From `glauber.basins.stability`.
     lag : int
@@ -253,21 +256,37 @@ def basin_moves(counts: Array, names: Sequence[str], scales: pd.DataFrame, stabl
     right = figure.add_subplot(grid[1, 1])
     right.plot(stable["clusters"], stable["rand"], "o-", ms=4)
     right.vlines(stable["clusters"], stable["low"], stable["high"], lw=1.2)
-    right.set(xlabel="number of clusters", ylabel="adjusted Rand, two halves", ylim=(0, 1.03))
+    right.set(
+        xlabel="number of clusters",
+        ylabel="adjusted Rand, halves of the chains",
+        ylim=(min(0, *stable["low"], 0), 1.03),
+    )
     return figure
 
 
 def _lag_test(axes: Axes, scales: pd.DataFrame) -> None:
     known = scales.dropna(subset=["time_scale"])
-    for (order, rows), tint in zip(known.groupby("order"), sns.color_palette("viridis", 4), strict=False):
-        axes.plot(rows["lag"], rows["time_scale"], "o-", ms=3.5, color=tint, label=f"{order}.")
-        axes.fill_between(rows["lag"], rows["low"], rows["high"], color=tint, alpha=0.2, lw=0)
+    numbers = known[["lag", "time_scale", "low", "high"]].to_numpy(dtype=float)
+    top = 2 * np.max(numbers, where=np.isfinite(numbers), initial=1.0)  # what is infinite is drawn there, open
+    tints = sns.color_palette("viridis", 4)
+    for k, (order, rows) in enumerate(known.groupby("order")):
+        tint = tints[k % 4]
+        value, low, high, lag = rows[["time_scale", "low", "high", "lag"]].to_numpy(dtype=float).T
+        lag = lag * 1.05 ** (k - 1)  # side by side
+        axes.plot(lag, np.minimum(value, top), "-", lw=1, color=tint, label=f"{order}.")
+        axes.plot(lag[np.isfinite(value)], value[np.isfinite(value)], "o", ms=3.5, color=tint)
+        axes.plot(lag[np.isinf(value)], np.full(np.isinf(value).sum(), top), "^", ms=5, mfc="none", color=tint)
+        axes.vlines(lag, np.minimum(low, top), np.minimum(high, top), color=tint, lw=1.3)
+        open_ended = np.isposinf(high)
+        axes.plot(
+            lag[open_ended], np.full(open_ended.sum(), top), ls="", marker=mpl.markers.CARETUPBASE, ms=6, color=tint
+        )
     lags = np.array(sorted(scales["lag"].unique()), dtype=float)
     axes.fill_between(lags, 0, lags, color="0.85", lw=0, label="below the lag")
     axes.set(xlabel="lag (steps)", ylabel="implied time scale (steps)")
     if len(lags):  # without one there is nothing to draw, and a logarithmic axis has no limits
         axes.set(xscale="log", yscale="log")
-        axes.set_ylim(lags[0] / 2, None)
+        axes.set_ylim(lags[0] / 2, 1.6 * top)
     axes.set_xticks(lags, [f"{lag:g}" for lag in lags], fontsize=8)
     axes.minorticks_off()
     axes.legend(fontsize=7.5)
