@@ -9,6 +9,7 @@ from test_escape import tight, wells
 from glauber import MaskedLM, ParameterError, escape, exact
 from glauber.figures.escape import trap_graph
 from glauber.passages import read_passages, starting_states
+from glauber.survival import median
 
 
 def hitting_time(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -76,14 +77,17 @@ def test_a_censored_mean_is_recovered_and_naive_ones_are_not() -> None:
     assert escape.mean_time([10, 10], [False, False])[2] == np.inf
 
 
-def test_the_median_is_the_samples_where_nothing_is_censored() -> None:
-    time = np.arange(1.0, 102.0)
-    median, low, high = escape.median_time(time, np.ones(101, bool))
-    assert median == 51
-    assert 38 <= low < 51 < high <= 64
-    cut = escape.median_time(np.minimum(time, 70), time <= 70)
-    assert cut == (median, low, high)
-    assert escape.median_time(np.full(5, 3.0), np.array([True, False, False, False, False]))[0] == np.inf
+def test_the_medians_of_escapes_are_those_of_the_one_estimate() -> None:
+    """A finite interval where every chain left, one that is open above where few did."""
+    table, state = tight(3, 4, 3.0), np.zeros((1, 3), int)
+    raw = escape.escape_times(table, state, temperatures=[0.5], replicas=6, steps=10**9, moves=1, seed=2)
+    assert raw["moved"].all() and not raw["left"].any()
+    rows = escape.summarise(table, state, raw).set_index("what")
+    ends = ["median", "median low", "median high"]
+    assert rows.loc["state", ends].tolist() == list(median(raw["first"], np.zeros(6, bool))[:3])
+    assert rows.loc["state", "median high"] == raw["first"].max()
+    assert rows.loc["basin", ["median", "median high"]].tolist() == [np.inf, np.inf]
+    assert rows.loc["basin", "median low"] == raw["time"].min()
 
 
 def test_arrhenius_recovers_a_planted_barrier() -> None:

@@ -7,7 +7,7 @@ from .graph import follow, transitions
 from .paths import FirstPassage, first_passage, replay
 from .rates import up_down
 from .shading import shade
-from .times import arrhenius, escape_times, mean_time, median_time, summarise
+from .times import arrhenius, escape_times, mean_time, summarise
 from .traps import Descent, Traps, classify, descend, find_traps
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "leaving_probability",
     "local_margins",
     "mean_time",
-    "median_time",
     "profile",
     "replay",
     "search_tokens",
