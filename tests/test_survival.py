@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-
 from scipy import stats
 
 from glauber.survival import Median, kaplan_meier, median, medians
