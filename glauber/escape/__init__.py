@@ -1,9 +1,8 @@
-"""Escape: local margins, traps, how long chains stay in them, drift basins of a repeated token, and what comes after."""
+"""Escape: local margins, traps, how long chains stay in them, and drift basins of a repeated token."""
 
 from ..margins import escape_bound, excluded_masses, leave_bound, leaving_probability, local_margins
 from .drift import Window, by_count, candidate_tokens, fall_times, profile, search_tokens, window
 from .fillings import adversarial, fill, visited
-from .graph import follow, transitions
 from .paths import FirstPassage, first_passage, replay
 from .rates import up_down
 from .shading import shade
@@ -28,7 +27,6 @@ __all__ = [
     "fill",
     "find_traps",
     "first_passage",
-    "follow",
     "leave_bound",
     "leaving_probability",
     "local_margins",
@@ -38,7 +36,6 @@ __all__ = [
     "search_tokens",
     "shade",
     "summarise",
-    "transitions",
     "up_down",
     "visited",
     "window",

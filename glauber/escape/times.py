@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from .. import chain
+from ..checks import reals, whole
 from ..errors import ParameterError
 from ..margins import escape_bound, leaving_probability, local_margins
 from ..models import Conditionals
@@ -60,14 +61,12 @@ def escape_times(
         If a parameter is outside its range.
     """
     origin = chain.init(model, traps).tokens.cpu().numpy()
-    if not len(temperatures):
+    taus = np.atleast_1d(reals("temperatures", temperatures))
+    if not taus.size:
         raise ParameterError("temperatures are empty: give one or more")
-    if not 1 <= distance <= origin.shape[1] or replicas < 1:
-        raise ParameterError(
-            f"distance = {distance} must be from 1 to n = {origin.shape[1]} and replicas = {replicas} at least 1"
-        )
-    trap = np.repeat(np.arange(len(origin)), len(temperatures) * replicas)
-    tau = np.tile(np.repeat(np.asarray(temperatures, dtype=np.float64), replicas), len(origin))
+    distance, replicas = whole("distance", distance, 1, origin.shape[1]), whole("replicas", replicas)
+    trap = np.repeat(np.arange(len(origin)), len(taus) * replicas)
+    tau = np.tile(np.repeat(taus, replicas), len(origin))
 
     def left(path: NDArray[np.int64], c: int) -> NDArray[np.bool_]:
         return np.asarray((path != origin[trap[c]]).sum(axis=1) >= distance)
@@ -124,7 +123,7 @@ def summarise(model: Conditionals, traps: ArrayLike, times: pd.DataFrame, level:
         (standard deviation over mean where nothing is censored: 1 for exponential times), ``exact`` (``1/q``; of the state
         alone), ``margin`` (nats), ``bound`` (``exp(m / tau) / (|V| - 1)``); times in steps.
     """
-    origin = np.asarray(traps)
+    origin = chain.init(model, traps).tokens.cpu().numpy()
     margin = local_margins(model, origin).min(axis=1)
     rows = []
     pairs = times[["trap", "temperature"]].drop_duplicates().sort_values(["trap", "temperature"])
