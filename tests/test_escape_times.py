@@ -117,6 +117,14 @@ def test_limits_of_a_mean_are_those_of_the_poisson_law() -> None:
             assert low == pytest.approx(total / np.log(40))
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(np.nan, "–"), (3.4, "3"), (999_999.4, "999,999"), (2.04e15, "2.0 × 10^15"), (1e6, "1.0 × 10^6"), (np.inf, "inf")],
+)
+def test_steps_are_printed_as_a_page_has_them(value: float, text: str) -> None:
+    assert escape.shown_steps(value) == text
+
+
 def test_scatter_widens_the_interval_of_a_barrier() -> None:
     """Many exits each and points off the line: the interval is that of least squares, not that of the exits alone."""
     tau = np.array([0.1, 0.125, 0.2, 0.25, 0.5])

@@ -6,7 +6,7 @@ from .fillings import adversarial, fill, visited
 from .paths import FirstPassage, first_passage, replay
 from .rates import up_down
 from .shading import shade
-from .times import arrhenius, escape_times, mean_time, summarise
+from .times import arrhenius, escape_times, mean_time, shown_steps, summarise
 from .traps import Descent, Traps, classify, descend, find_traps
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "replay",
     "search_tokens",
     "shade",
+    "shown_steps",
     "summarise",
     "up_down",
     "visited",

@@ -102,6 +102,16 @@ def mean_time(time: ArrayLike, seen: ArrayLike, level: float = 0.95) -> tuple[fl
     return total / exits, float(low), float(2 * total / stats.chi2.ppf(tail, 2 * exits))
 
 
+def shown_steps(value: float) -> str:
+    """A number of steps as a page prints it: ``12,345`` below a million, ``2.0 × 10^15`` above, ``–`` where there is none."""
+    if np.isnan(value):
+        return "–"
+    if not 1e6 <= value < np.inf:
+        return f"{value:,.0f}"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits} × 10^{int(power)}"
+
+
 def summarise(model: Conditionals, traps: ArrayLike, times: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Escape times by trap and temperature, beside the exact holding time and the theorem's bound.
 

@@ -83,7 +83,8 @@ def ratio_by_count(ratios: pd.DataFrame, low: int | None = None, high: int | Non
     for mark, name in (("v", "ratio 0, or below the axis"), ("^", "ratio above the axis, or infinite")):
         if beyond[mark].any():
             axes.plot([], [], linestyle="", marker=mark, mfc="none", color="0.3", label=name)
-    smallest = ratios.groupby("N")["ratio"].min().clip(floor, CEILING)
+    smallest = ratios.groupby("N")["ratio"].min()
+    smallest = smallest.where(smallest.between(floor, CEILING))  # no line to what lies off the axis
     axes.plot(smallest.index, smallest, color="0.3", linewidth=1, label="smallest found")
     axes.axhline(1, color="0.3", linestyle="--", linewidth=1)
     if low is not None and high is not None:
