@@ -23,7 +23,7 @@
 # hundreds to thousands of steps, and a slow basin of exclamation marks.
 #
 # Here traps are searched for, their escape times are measured down to temperatures where no step-by-step simulation would
-# see an escape, the drift of repeated tokens is measured, and chains are followed from trap to trap.
+# see an escape, and the drift of repeated tokens is measured.
 
 # %% tags=["parameters", "hide-input"]
 model = "glauber-tiny"
@@ -40,7 +40,7 @@ search_moves = 40
 traps = 4
 temperatures = [0.1, 0.15, 0.2, 0.3, 0.5]
 replicas = 16
-steps = 1_000_000_000_000
+steps = 1_000_000_000_000_000_000
 moves = 40
 distance = 2
 candidates = 12
@@ -49,8 +49,6 @@ rounds = 6
 tries = 12
 drift_temperature = 0.5
 chains = 24
-graph_replicas = 10
-legs = 3
 seed = 1
 device = "auto"
 dtype = "float32"
@@ -82,8 +80,6 @@ class EscapeParameters(Parameters):
     tries: Count
     drift_temperature: Temperature
     chains: Count
-    graph_replicas: Count
-    legs: Count
 
     @model_validator(mode="after")
     def distance_fits(self) -> Self:
@@ -105,7 +101,7 @@ from myst_nb import glue
 
 import glauber
 from glauber import ParameterError, escape, figures
-from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
+from glauber.figures.escape import arrhenius_plot, ratio_by_count
 from glauber.passages import common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, interval, table
@@ -144,7 +140,9 @@ glue("h", p.distance, display=False)
 #
 # Three searches start from {glue:text}`passages` passages, cut to {glue:text}`n` tokens: greedy descent (each token replaced by
 # its position's argmax, in sequential and in random order, until nothing changes), cold chains at $\tau$ =
-# {glue:text}`tau-cold` whose longest-held state is kept, and descent from those. A state is listed if it is a *perfect
+# {glue:text}`tau-cold` whose longest-held state is kept, and descent from those. None of them need come to a text that repeats one token; such
+# texts are tried too, for {glue:text}`repeated-tried` tokens: all without a letter or digit, the most common ones of the passages, and the most repeated
+# of each state in which a search ends. A state is listed if it is a *perfect
 # trap* (every token is its position's argmax), a *near trap* (at most {glue:text}`flicker` of the positions are not, and the
 # others last for over {glue:text}`threshold` steps on average at $\tau$ = {glue:text}`tau` while these stay as they are; the
 # state as a whole lasts for less than $2n$ steps on average then, {prf:ref}`definition-traps`), or such a state with one token at
@@ -152,6 +150,7 @@ glue("h", p.distance, display=False)
 # lasts: a perfect trap has no threshold on its time, be it listed by either name. These thresholds are ours.
 
 # %% tags=["hide-input"]
+frequent = 20
 search = {
     "temperature": p.temperature,
     "cold": p.cold,
@@ -161,7 +160,8 @@ search = {
     "moves": p.search_moves,
     "seed": p.seed,
 }
-found = escape.find_traps(lm, begin.states, **search, label="cold chains")
+candidates = escape.candidate_tokens(lm.text, begin.states, frequent)
+found = escape.find_traps(lm, begin.states, tokens=candidates, **search, label="cold chains")
 if found.table.empty:
     raise ParameterError(
         f"no trap was found from {p.starts} passages with {p.search_moves} search moves (an untrained model may have none): "
@@ -179,21 +179,23 @@ glue("basins", int(kinds.get("drift basin", 0)), display=False)
 def span(kind):
     """Shortest and longest holding time of one kind."""
     held = listed.loc[listed["kind"] == kind, "holding time"]
-    return f"{held.min():,.0f} to {held.max():,.0f} steps" if len(held) else "none found"
+    return f"{escape.shown_steps(held.min())} to {escape.shown_steps(held.max())} steps" if len(held) else "none found"
 
 
 glue("perfect-times", span("perfect trap"), display=False)
 glue("basin-times", span("drift basin"), display=False)
 glue("start-holding", float(np.median(1 / at_start)), display=False)
-glue("trap-holding", f"{listed['holding time'].median():,.0f}", display=False)
-glue("longest", f"{listed['holding time'].iloc[0]:,.0f}", display=False)
+glue("trap-holding", escape.shown_steps(listed["holding time"].median()), display=False)
+glue("longest", escape.shown_steps(listed["holding time"].iloc[0]), display=False)
+glue("longest-method", str(listed["method"].iloc[0]), display=False)
+glue("repeated-tried", int(found.outcomes.set_index("method")["count"].get("repeated token", 0)), display=False)
 glue("longest-margin", float(listed["min margin"].iloc[0]), display=False)
 glue("longest-kind", str(listed["kind"].iloc[0]), display=False)
 display(table(found.outcomes))
 shown = ["text", "kind", "min margin", "q", "holding time", "flickering", "share", "start", "method", "found"]
 table(
     listed[shown].head(10),
-    {"min margin": "{:.2f}", "q": "{:.1e}", "holding time": "{:,.0f}", "share": "{:.0%}"},
+    {"min margin": "{:.2f}", "q": "{:.1e}", "holding time": escape.shown_steps, "share": "{:.0%}"},
     {"min margin": "nats", "holding time": "steps"},
 )
 
@@ -202,7 +204,7 @@ table(
 # {glue:text}`basins` drift basins. Their exact mean holding time at $\tau$ = {glue:text}`tau` is
 # {glue:text}`trap-holding` steps at the median over these traps, that of the {glue:text}`passages` passages themselves
 # {glue:text}`start-holding:.1f`. Shortest and longest among the perfect traps: {glue:text}`perfect-times`; among the drift
-# basins: {glue:text}`basin-times`. The longest is a {glue:text}`longest-kind` with {glue:text}`longest` steps; its
+# basins: {glue:text}`basin-times`. The longest of all is a {glue:text}`longest-kind` with {glue:text}`longest` steps (found by: *{glue:text}`longest-method`*); its
 # weakest token leads by {glue:text}`longest-margin:.2f` nats. Below, a passage and some of the longest-held traps of each kind, each token shaded by its local margin (the
 # number is in its tooltip).
 
@@ -287,7 +289,7 @@ longest = "none: no trap was left by half of its chains at any temperature"
 if len(seen):
     top = seen.iloc[0]
     longest = (
-        f"{top['mean']:.2g} steps [{top['low']:.2g}, {top['high']:.2g}], for leaving the {top['what']} of trap {top['trap']} "
+        f"{escape.shown_steps(top['mean'])} steps [{escape.shown_steps(top['low'])}, {escape.shown_steps(top['high'])}], for leaving the {top['what']} of trap {top['trap']} "
         f"at τ = {top['temperature']:g} (exits of {top['exits']} of {top['replicas']} chains)"
     )
 glue("longest-mean", longest, display=False)
@@ -322,14 +324,15 @@ table(
 # ## Drift basins
 #
 # The paper's example is a text of many exclamation marks. Which tokens hold a chain by repetition? The candidates are all tokens
-# without a letter or digit, the most common tokens of the passages, and the token that each trap found above repeats most; they are
+# without a letter or digit, the most common tokens of the passages, and the token that each trap found above repeats most (all of them were tried above at
+# $\tau$ = {glue:text}`tau`); they are
 # ordered by the exact holding time of the text that repeats them, and the first ones ranked by the smallest ratio P(up)/P(down) found with one position filled
 # otherwise, at $\tau$ = {glue:text}`tau-drift:g`.
 
 # %% tags=["hide-input"]
 mark = lm.text.piece("!")
 repeated = found.table.loc[found.table["share"] * p.n > 1.5, "token"].unique()  # twice or more
-tokens = escape.candidate_tokens(lm.text, begin.states, frequent=20, also=repeated)
+tokens = escape.candidate_tokens(lm.text, begin.states, frequent, also=repeated)
 ranked = escape.search_tokens(
     lm,
     tokens,
@@ -351,13 +354,13 @@ if mark in ranked["token"].to_numpy():
     place = int((ranked["token"] == mark).to_numpy().argmax())
     of_mark = (
         f"The exclamation mark has rank {place + 1}, a smallest ratio of {ranked['min ratio'].iloc[place]:.2g} and, repeated, "
-        f"a holding time of {ranked['holding time'].iloc[place]:,.1f} steps."
+        f"a holding time of {escape.shown_steps(ranked['holding time'].iloc[place])} steps."
     )
 glue("of-mark", of_mark, display=False)
 glue("ranked-states", int(ranked["states"].iloc[0]), display=False)
 table(
     ranked.assign(token=names),
-    {"holding time": "{:,.1f}", "min margin": "{:.2f}", "min ratio": "{:.3g}", "median ratio": "{:.3g}"},
+    {"holding time": escape.shown_steps, "min margin": "{:.2f}", "min ratio": "{:.3g}", "median ratio": "{:.3g}"},
     {"holding time": "steps", "min margin": "nats"},
 )
 
@@ -443,16 +446,17 @@ for token in drift:
         seed=p.seed,
         label="falls",
     ).table
-    fell, spent = int(fall["left"].sum()), int(fall["time"].sum())
+    fell, spent = int(fall["left"].sum()), float(fall["time"].astype(float).sum())
     name = lm.text.tokens([token])[0]
     # Without an exit there is no mean; the lower end of its interval would rest on the assumed constant rate alone.
     mean, low, high = escape.mean_time(fall["time"], fall["left"]) if fell else (np.nan,) * 3
     rows.append((html.escape(name), len(fall), fell, mean, low, high, spent, fall["time"].max()))
-    told = f"none of {len(fall)} fell within {p.moves} moves ({spent:,} steps in all)"
+    told = f"none of {len(fall)} fell within {p.moves} moves ({escape.shown_steps(spent)} steps in all)"
     if fell:
         told = (
-            f"{fell} of {len(fall)} fell within {p.moves} moves ({spent:,} steps in all), after "
-            f"{mean:,.0f} steps [{low:,.0f}, {high:,.0f}] on average if falls come at a constant rate"
+            f"{fell} of {len(fall)} fell within {p.moves} moves ({escape.shown_steps(spent)} steps in all), after "
+            f"{escape.shown_steps(mean)} steps [{escape.shown_steps(low)}, {escape.shown_steps(high)}] on average if falls come at a "
+            f"constant rate"
         )
     sentences.append(f"of the texts of {name}, {told}")
 falls = pd.DataFrame(rows, columns=["token", "chains", "fell", "mean", "low", "high", "all runs", "longest run"])
@@ -460,57 +464,13 @@ glue("half", half, display=False)
 glue("falls", "; ".join(sentences), display=False)
 table(
     falls,
-    dict.fromkeys(["mean", "low", "high", "all runs", "longest run"], "{:,.0f}"),
+    dict.fromkeys(["mean", "low", "high", "all runs", "longest run"], escape.shown_steps),
     dict.fromkeys(["mean", "low", "high", "all runs", "longest run"], "steps"),
 )
 
 # %% [markdown]
 # Down to {glue:text}`half` copies: {glue:text}`falls`. The mean and its 95 % interval assume exponential times: a chain is cut after
 # {glue:text}`moves` moves, not at a time of its own, and whether the chance of a fall stays the same along a run was not tested.
-#
-# ## After an escape
-#
-# Where does a chain go? Chains begin in the same traps at $\tau$ = {glue:text}`tau`. When one is at distance
-# {glue:text}`h`, greedy descent names the trap in whose reach it is, and the next leg begins there.
-
-# %% tags=["hide-input"]
-graph = escape.follow(
-    lm,
-    chosen,
-    temperature=p.temperature,
-    replicas=p.graph_replicas,
-    legs=p.legs,
-    steps=p.steps,
-    moves=p.moves,
-    distance=p.distance,
-    seed=p.seed,
-    label="legs",
-)
-edges = escape.transitions(graph)
-depth = pd.Series({v: graph.nodes[v]["depth"] for v in graph})
-glue("escapes", graph.graph["escapes"], display=False)
-glue("returns", graph.graph["returns"], display=False)
-glue("censored-legs", graph.graph["censored"], display=False)
-glue("nodes", len(graph), display=False)
-glue("met-depth", f"{depth[len(chosen) :].median():,.0f}" if len(graph) > len(chosen) else "–", display=False)
-glue("start-depth", f"{depth[: len(chosen)].median():,.0f}", display=False)
-figure = trap_graph(graph, {v: f"trap {v}" for v in range(len(chosen))}, seed=p.seed)
-glue("figure-graph", figure)
-
-# %% tags=["hide-input"]
-after = edges.assign(text=[words(graph.nodes[v]["state"], 70) for v in edges["to"]])
-table(
-    after.head(10),
-    {**dict.fromkeys(["share", "low", "high"], "{:.0%}"), "mean time": "{:,.0f}", "next depth": "{:,.0f}"},
-    {"mean time": "steps", "next depth": "steps"},
-)
-
-# %% [markdown]
-# {glue:text}`escapes` escapes were seen ({glue:text}`censored-legs` legs were censored); {glue:text}`returns` of them led back
-# to the trap they came from. In the table, `count` of the `of` escapes from a trap led to the next one; the share has Wilson's 95 %
-# interval, which few escapes leave wide, and the mean time is that of those `count` escapes alone. Legs that were censored are left out of both, so
-# the mean times are biased short. {glue:text}`nodes` different traps were visited; the median holding time of those met
-# on the way is {glue:text}`met-depth` steps, that of the starting ones {glue:text}`start-depth`.
 #
 # ## A second model
 #
@@ -521,7 +481,10 @@ table(
 # %% tags=["hide-input"]
 tested = {p.model: (lm, begin.states, found.table)}
 if second:
-    listed2 = escape.find_traps(second, begin_second.states, **search, label="cold chains, second model").table
+    candidates2 = escape.candidate_tokens(second.text, begin_second.states, frequent)
+    listed2 = escape.find_traps(
+        second, begin_second.states, tokens=candidates2, **search, label="cold chains, second model"
+    ).table
     tested[second.name] = (second, begin_second.states, listed2)
 columns, longest_of = {}, {}
 for name, (tried, states, traps) in tested.items():
@@ -533,15 +496,15 @@ for name, (tried, states, traps) in tested.items():
             for kind in ("perfect trap", "near trap", "drift basin")
         },
         "holding time of the passages, median (steps)": f"{np.median(1 / escape.leaving_probability(tried, states, p.temperature)):.1f}",
-        "holding time of the traps, median (steps)": f"{held.median():,.1f}" if len(traps) else "–",
-        "the same, nine tenths up to (steps)": f"{held.quantile(0.9):,.1f}" if len(traps) else "–",
-        "longest found (steps)": f"{held.max():,.0f}" if len(traps) else "–",
+        "holding time of the traps, median (steps)": escape.shown_steps(held.median()),
+        "the same, nine tenths up to (steps)": escape.shown_steps(held.quantile(0.9)),
+        "longest found (steps)": escape.shown_steps(held.max()),
         "its smallest margin (nats)": f"{traps['min margin'].iloc[0]:.2f}" if len(traps) else "–",
         f"holding time of “!” repeated, τ = {p.drift_temperature:g} (steps)": "no such token"
         if sign is None
-        else f"{1 / escape.leaving_probability(tried, np.full((1, p.n), sign), p.drift_temperature)[0]:,.1f}",
+        else escape.shown_steps(1 / escape.leaving_probability(tried, np.full((1, p.n), sign), p.drift_temperature)[0]),
     }
-    longest_of[name] = f"{held.max():,.0f} steps on {name}" if len(traps) else f"none on {name}"
+    longest_of[name] = f"{escape.shown_steps(held.max())} steps on {name}" if len(traps) else f"none on {name}"
 compared = "There is no second model to compare with."
 if second:
     compared = f"The longest holding time found at τ = {p.temperature:g}: {', '.join(longest_of.values())}."
@@ -550,7 +513,7 @@ glue("compared", compared, display=False)
 table(by_model(columns))
 
 # %% [markdown]
-# {glue:text}`compared` The searches take the same {glue:text}`passages` passages and the same number of moves. The table compares what they found; a trap that was
+# {glue:text}`compared` The searches take the same {glue:text}`passages` passages and the same number of moves, and repeat the tokens of each model's own vocabulary. The table compares what they found; a trap that was
 # not found may last longer.
 #
 # ## What this shows, and what it does not

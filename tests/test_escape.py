@@ -182,9 +182,32 @@ def test_search_finds_the_wells_ranked_and_once(tiny64: MaskedLM, begin: np.ndar
     assert len(np.unique(found.states, axis=0)) == len(found.states)
     assert found.table["holding time"].is_monotonic_decreasing
     again = escape.find_traps(tiny64, begin, temperature=0.3, cold=0.2, threshold=50, moves=15, sweeps=8)
-    assert again.outcomes.groupby("method")["count"].sum().eq(len(begin)).all()
+    counts = again.outcomes.groupby("method")["count"].sum().drop("repeated token")
+    assert counts.eq(len(begin)).all()
     q = escape.leaving_probability(tiny64, again.states, 0.3)
     assert np.allclose(again.table["holding time"], 1 / q)
+
+
+def test_a_repeated_token_that_no_search_comes_to_is_in_the_list() -> None:
+    """Descent from the wells of tokens 1 and 2 stays there; the deepest is that of token 0."""
+    table = wells(3, 3, 4.0, slope=-0.5)
+    arguments: dict[str, Any] = {"temperature": 0.7, "cold": 0.05, "threshold": 100, "moves": 0}
+    starts = [[2, 2, 1], [1, 1, 2]]
+    assert [0, 0, 0] not in escape.find_traps(table, starts, **arguments).states.tolist()
+    found = escape.find_traps(table, starts, tokens=[0], **arguments)
+    assert found.states[0].tolist() == [0, 0, 0]
+    assert (found.table["kind"].iloc[0], found.table["method"].iloc[0]) == ("drift basin", "repeated token")
+    assert found.table["start"].isna().tolist() == [True] + [False] * (len(found.table) - 1)
+
+
+def test_nothing_in_the_drift_table_lasts_longer_than_the_longest_trap(tiny64: MaskedLM, begin: np.ndarray) -> None:
+    """The drift table holds repeated tokens alone; each that is a trap is in the list, so that the headline is the longest of all."""
+    tokens = escape.candidate_tokens(tiny64.text, begin, frequent=10)
+    found = escape.find_traps(tiny64, begin, temperature=0.2, cold=0.2, moves=5, sweeps=5, tokens=tokens)
+    asked = np.union1d(tokens, found.table.loc[found.table["share"] * 8 > 1.5, "token"])
+    ranked = escape.search_tokens(tiny64, asked, begin, temperature=0.2, samples=1, keep=5)
+    assert ranked["holding time"].max() > 1000
+    assert ranked["holding time"].max() <= found.table["holding time"].max() * (1 + 1e-9)
 
 
 def test_shaded_text_holds_every_number_and_is_escaped(tiny64: MaskedLM, begin: np.ndarray) -> None:
@@ -220,3 +243,51 @@ def test_odd_states_are_refused(states: list[list[float]], words: str) -> None:
         escape.classify(table, states, temperature=1.0, threshold=1.0)
     with pytest.raises(ParameterError, match=words):
         escape.find_traps(table, states, temperature=1.0, cold=1.0)
+    good: Any = [[0, 1]]
+    rest: dict[str, Any] = {"temperature": 1.0, "samples": 1}
+    raw = escape.escape_times(table, good, temperatures=[1.0], replicas=1, steps=5)
+    calls: list[Any] = [
+        lambda: escape.up_down(table, states, 1, 1.0),
+        lambda: escape.summarise(table, states, raw),
+        lambda: escape.fill(table, 1, [1], kind="passage", samples=1, texts=states),
+        lambda: escape.visited(table, states, temperature=1.0, moves=1),
+        lambda: escape.adversarial(table, states, 1, temperature=1.0, rounds=1, tries=1, texts=good),
+        lambda: escape.adversarial(table, good, 1, temperature=1.0, rounds=1, tries=1, texts=states),
+        lambda: escape.profile(table, 1, states, **rest),
+        lambda: escape.search_tokens(table, [1], states, **rest),
+        lambda: escape.fall_times(table, 1, states, 0, temperature=1.0, steps=5),
+    ]
+    for call in calls:
+        with pytest.raises(ParameterError, match=words):
+            call()
+
+
+LOOSE: Any = escape  # what a caller without a type checker can do
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda t: LOOSE.up_down(t, [[0, 0]], 1, 0.0), "temperature 0"),
+        (lambda t: LOOSE.up_down(t, [[0, 0]], 0.5, 1.0), "token id 0.5"),
+        (lambda t: LOOSE.up_down(t, [[0, 0]], [0, 1, 2], 1.0), "3 tokens for 1 states"),
+        (lambda t: LOOSE.profile(t, 1, [[0, 0]], temperature=np.nan, samples=1), "temperature nan"),
+        (lambda t: LOOSE.profile(t, 1, [[0, 0]], temperature=1.0, samples=1.5), "samples = 1.5"),
+        (lambda t: LOOSE.search_tokens(t, [1], [[0, 0]], temperature="cold", samples=1), "cold"),
+        (lambda t: LOOSE.search_tokens(t, [1.5], [[0, 0]], temperature=1.0, samples=1), "token id 1.5"),
+        (lambda t: LOOSE.classify(t, [[0, 0]], temperature=-1.0, threshold=1.0), "temperature -1"),
+        (lambda t: LOOSE.classify(t, [[0, 0]], temperature=1.0, threshold=np.nan), "threshold = nan"),
+        (lambda t: LOOSE.classify(t, [[0, 0]], temperature=1.0, threshold=1.0, share=1.5), "share = 1.5"),
+        (lambda t: LOOSE.find_traps(t, [[0, 0]], temperature=1.0, cold=0.0, moves=0), "temperature 0"),
+        (lambda t: LOOSE.find_traps(t, [[0, 0]], temperature=1.0, cold=1.0, moves=2.5), "moves = 2.5"),
+        (lambda t: LOOSE.find_traps(t, [[0, 0]], temperature=1.0, cold=1.0, tokens=[9]), "token id 9"),
+        (lambda t: LOOSE.descend(t, [[0, 0]], sweeps=1.5), "sweeps = 1.5"),
+        (lambda t: LOOSE.descend(t, [[0, 0]], seed=-1), "seed = -1"),
+        (lambda t: LOOSE.escape_times(t, [[0, 0]], temperatures=["x"], replicas=1, steps=1), "x"),
+        (lambda t: LOOSE.escape_times(t, [[0, 0]], temperatures=[0.0], replicas=1, steps=1), "temperature 0"),
+        (lambda t: LOOSE.escape_times(t, [[0, 0]], temperatures=[1.0], replicas=1.5, steps=1), "replicas = 1.5"),
+    ],
+)
+def test_odd_numbers_are_refused(call: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        call(random_table(2, 3, 0))

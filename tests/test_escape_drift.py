@@ -1,6 +1,7 @@
 """The drift theorem on enumerated spaces, drift basins of a repeated token, and the chapter's figures."""
 
-import networkx as nx
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ from test_chain import random_table
 from test_escape_times import hitting_time
 
 from glauber import MaskedLM, ParameterError, escape, exact
-from glauber.figures.escape import arrhenius_plot, ratio_by_count, trap_graph
+from glauber.figures.escape import arrhenius_plot, ratio_by_count
 from glauber.passages import read_passages, starting_states
 
 TOKEN = 1
@@ -173,6 +174,17 @@ def test_profile_counts_every_state_and_its_smallest_are_no_smaller_than_all() -
     assert (smallest >= every[smallest.index] * (1 - 1e-12)).all()
 
 
+def test_smallest_and_median_ratio_by_hand() -> None:
+    rows = pd.DataFrame({"N": [1, 1, 1, 1, 2], "kind": ["random", "random", "random", "chain", "chain"],
+                         "ratio": [4.0, 1.0, 10.0, 0.5, 3.0]})  # fmt: skip
+    counted = escape.by_count(rows)
+    assert counted.columns.tolist() == ["N", "kind", "min", "median", "states"]
+    assert {tuple(row) for row in counted.to_numpy().tolist()} == {
+        (1, "random", 1.0, 4.0, 3), (1, "chain", 0.5, 0.5, 1), (1, "all", 0.5, 2.5, 4), (2, "chain", 3.0, 3.0, 1),
+        (2, "all", 3.0, 3.0, 1),
+    }  # fmt: skip
+
+
 def test_search_ranks_the_token_that_draws_itself() -> None:
     """Token 2 is likelier the more of its copies are there; the others are not."""
     states = exact.enumerate_states(4, 3)
@@ -218,9 +230,12 @@ def test_figures_draw_what_they_are_given() -> None:
     assert [axes.get_yscale() for axes in figure.axes] == ["log", "log"]
     ratios = escape.profile(table, TOKEN, traps, temperature=1.0, samples=3, moves=5)
     figure = ratio_by_count(ratios, 0, 2)
-    drawn = sum(np.size(line.get_xdata()) for line in figure.axes[0].lines if line.get_linestyle() == "None")
-    assert drawn == (ratios["ratio"] > 0).sum()
-    graph = escape.follow(table, traps, temperature=1.0, replicas=4, legs=2, steps=1000, moves=50)
-    figure = trap_graph(graph, {0: "first"})
-    assert "first" in [text.get_text() for text in figure.axes[0].texts]
-    assert isinstance(graph, nx.DiGraph)
+    # A state with n copies has nothing to go up: it is drawn all the same, and legend, points and table agree.
+    full = pd.concat([ratios, pd.DataFrame({"N": [3, 0], "ratio": [0.0, np.inf], "kind": ["chain", "random"]})])
+    figure = ratio_by_count(full, 0, 2)
+    points = [line for line in figure.axes[0].lines if line.get_linestyle() == "None"]
+    assert sum(np.size(line.get_xdata()) for line in points) == len(full)
+    assert {line.get_marker() for line in points if np.size(line.get_xdata())} == {"o", "v", "^"}
+    (legend,) = figure.legends
+    said = [re.search(r"\(([\d,]+) states\)", text.get_text()) for text in legend.get_texts()]
+    assert sum(int(found[1].replace(",", "")) for found in said if found) == len(full)

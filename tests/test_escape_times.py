@@ -1,14 +1,15 @@
-"""Escape times, the drift theorem and the trap graph, against exact hitting times on enumerated spaces."""
+"""Escape times against exact hitting times on enumerated spaces."""
 
-import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 from test_chain import random_table
 from test_escape import tight, wells
 
-from glauber import MaskedLM, ParameterError, escape, exact
-from glauber.figures.escape import trap_graph
+from glauber import MaskedLM, escape, exact
 from glauber.passages import read_passages, starting_states
+from glauber.survival import median
 
 
 def hitting_time(matrix: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -76,14 +77,16 @@ def test_a_censored_mean_is_recovered_and_naive_ones_are_not() -> None:
     assert escape.mean_time([10, 10], [False, False])[2] == np.inf
 
 
-def test_the_median_is_the_samples_where_nothing_is_censored() -> None:
-    time = np.arange(1.0, 102.0)
-    median, low, high = escape.median_time(time, np.ones(101, bool))
-    assert median == 51
-    assert 38 <= low < 51 < high <= 64
-    cut = escape.median_time(np.minimum(time, 70), time <= 70)
-    assert cut == (median, low, high)
-    assert escape.median_time(np.full(5, 3.0), np.array([True, False, False, False, False]))[0] == np.inf
+def test_the_medians_of_escapes_are_those_of_the_one_estimate() -> None:
+    """A finite interval where every chain left, one that is open above where few did."""
+    table, state = tight(3, 4, 3.0), np.zeros((1, 3), int)
+    raw = escape.escape_times(table, state, temperatures=[0.5], replicas=6, steps=10**9, moves=1, seed=2)
+    assert raw["moved"].all() and not raw["left"].any()
+    rows = escape.summarise(table, state, raw).set_index("what")
+    ends = ["median", "median low", "median high"]
+    assert rows[ends].to_numpy()[0].tolist() == list(median(raw["first"], np.zeros(6, bool))[:3])
+    assert rows["median high"]["state"] == raw["first"].max()
+    assert rows[ends].to_numpy()[1].tolist() == [np.inf, raw["time"].min(), np.inf]
 
 
 def test_arrhenius_recovers_a_planted_barrier() -> None:
@@ -98,6 +101,45 @@ def test_arrhenius_recovers_a_planted_barrier() -> None:
     assert fit["high"] - fit["low"] < 0.5
     alone = escape.arrhenius(summary[summary["temperature"] == 0.2])
     assert alone["barrier"].isna().all()
+
+
+def test_limits_of_a_mean_are_those_of_the_poisson_law() -> None:
+    """``d`` exits in a total time ``S``: at the low end ``d`` or fewer have probability 2.5 %, at the high end ``d`` or more."""
+    for exits, total in ((0, 50.0), (1, 30.0), (7, 2000.0)):
+        time = np.full(max(exits, 1) + 2, total / (max(exits, 1) + 2))
+        mean, low, high = escape.mean_time(time, np.arange(len(time)) < exits)
+        assert stats.poisson.cdf(exits, total / low) == pytest.approx(0.025)
+        if exits:
+            assert mean == pytest.approx(total / exits)
+            assert stats.poisson.sf(exits - 1, total / high) == pytest.approx(0.025)
+        else:
+            assert (mean, high) == (np.inf, np.inf)
+            assert low == pytest.approx(total / np.log(40))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(np.nan, "–"), (3.4, "3"), (999_999.4, "999,999"), (2.04e15, "2.0 × 10^15"), (1e6, "1.0 × 10^6"), (np.inf, "inf")],
+)
+def test_steps_are_printed_as_a_page_has_them(value: float, text: str) -> None:
+    assert escape.shown_steps(value) == text
+
+
+def test_scatter_widens_the_interval_of_a_barrier() -> None:
+    """Many exits each and points off the line: the interval is that of least squares, not that of the exits alone."""
+    tau = np.array([0.1, 0.125, 0.2, 0.25, 0.5])
+    off = np.array([0.4, -0.5, 0.3, 0.2, -0.4])
+    rows = pd.DataFrame(
+        {"trap": 0, "what": "state", "temperature": tau, "exits": 10_000, "mean": np.exp(2 / tau + off)}
+    )
+    fit = escape.arrhenius(rows).iloc[0]
+    line = stats.linregress(1 / tau, 2 / tau + off)
+    assert fit["barrier"] == pytest.approx(line.slope)
+    assert fit["high"] - fit["barrier"] == pytest.approx(stats.t.ppf(0.975, 3) * line.stderr)
+    assert fit["barrier"] - fit["low"] == pytest.approx(stats.t.ppf(0.975, 3) * line.stderr)
+    assert fit["chi2"] > 100
+    tight_fit = escape.arrhenius(rows.assign(mean=np.exp(2 / tau))).iloc[0]
+    assert tight_fit["high"] - tight_fit["low"] < (fit["high"] - fit["low"]) / 10
 
 
 def test_the_longest_times_are_counted_in_moves_not_steps() -> None:
@@ -120,63 +162,3 @@ def test_paths_end_where_the_condition_first_holds() -> None:
     mean = hitting_time(exact.transition_matrix(table.tables, 1.0), target)[0]
     error = run.table["time"].std() / np.sqrt(200)
     assert abs(run.table["time"].mean() - mean) < 4.5 * error
-
-
-def test_graph_counts_are_the_escapes() -> None:
-    table = wells(3, 3, 2.0)
-    graph = escape.follow(
-        table, [[0, 0, 0], [1, 1, 1]], temperature=0.8, replicas=40, legs=3, steps=10**9, moves=5000, seed=4
-    )
-    counts = escape.transitions(graph)
-    assert counts["count"].sum() == graph.graph["escapes"] == 2 * 40 * 3 - graph.graph["censored"]
-    assert graph.graph["returns"] == counts.loc[counts["from"] == counts["to"], "count"].sum()
-    assert counts.groupby("from")["share"].sum().to_numpy() == pytest.approx(1)
-    q = escape.leaving_probability(table, [graph.nodes[v]["state"] for v in graph], 0.8)
-    assert [graph.nodes[v]["depth"] for v in graph] == pytest.approx(list(1 / q))
-    # By symmetry of the three wells: the two given ones lead to the third, which is met on the way.
-    assert (2, 2, 2) in {graph.nodes[v]["state"] for v in graph}
-    cut = escape.follow(table, [[0, 0, 0]], temperature=0.05, replicas=5, legs=3, steps=10, moves=5, seed=4)
-    assert (cut.graph["escapes"], cut.graph["censored"], len(escape.transitions(cut))) == (0, 5, 0)
-
-
-def test_graph_shares_follow_the_exact_law_of_the_next_trap() -> None:
-    table, tau = wells(3, 2, 1.5, slope=0.4), 0.9
-    states, matrix = exact.enumerate_states(3, 2), exact.transition_matrix(table.tables, tau)
-    far = states.sum(axis=1) >= 2
-    near = np.flatnonzero(~far)
-    reach = np.linalg.solve(np.eye(len(near)) - matrix[np.ix_(near, near)], matrix[np.ix_(near, np.flatnonzero(far))])
-    ends = escape.descend(table, states[far]).states
-    wanted = reach[0][(ends == 1).all(axis=1)].sum()
-    graph = escape.follow(table, [[0, 0, 0]], temperature=tau, replicas=2000, legs=1, steps=10**9, seed=7)
-    counts = escape.transitions(graph)
-    share = counts.loc[[graph.nodes[w]["state"] == (1, 1, 1) for w in counts["to"]], "share"].sum()
-    assert abs(share - wanted) < 4.5 * np.sqrt(max(wanted * (1 - wanted), 1e-3) / 2000)
-
-
-def test_legs_take_any_seed_and_have_streams_of_their_own() -> None:
-    table = wells(3, 2, 1.5, slope=0.4)
-    given = {"temperature": 0.9, "replicas": 30, "legs": 3, "steps": 10**9}
-    graphs = [escape.follow(table, [[0, 0, 0]], seed=seed, **given) for seed in (2**63 - 1, 0, 1)]  # type: ignore[arg-type]
-    assert [g.graph["escapes"] for g in graphs] == [90] * 3
-    times = [escape.transitions(g)["mean time"].tolist() for g in graphs]
-    assert times[0] != times[1] != times[2]
-    for layout in (2**63 - 1, 2**32):
-        assert trap_graph(graphs[0], {}, seed=layout).axes
-
-
-def test_shares_carry_their_interval() -> None:
-    graph = nx.DiGraph()
-    for v, depth in enumerate((5.0, 6.0, 7.0)):
-        graph.add_node(v, depth=depth)
-    graph.add_edge(0, 1, count=1, time=4.0)
-    graph.add_edge(0, 2, count=3, time=9.0)
-    rows = escape.transitions(graph).set_index("to")
-    assert rows["of"].tolist() == [4, 4]
-    wilson = rows.loc[[1], ["share", "low", "high"]].to_numpy(float)[0]
-    assert wilson == pytest.approx([0.25, 0.0456, 0.6994], abs=1e-3)
-    assert rows.loc[2, "share"] == 0.75
-
-
-def test_empty_graphs_are_refused() -> None:
-    with pytest.raises(ParameterError, match="legs = 0"):
-        escape.follow(wells(2, 2, 1.0), [[0, 0]], temperature=1.0, replicas=1, legs=0, steps=10)

@@ -172,7 +172,7 @@ def test_lengths_may_have_temperatures_of_their_own() -> None:
     [
         ({"scales": 3.0}, "budget"),
         ({"scales": 100.0, "flat": 2.0}, "below the coldest"),
-        ({"scales": 0.01}, "no level"),
+        ({"scales": 0.01}, "no finite level"),
     ],
 )
 def test_crossover_says_why_there_is_none(change: dict[str, float], reason: str) -> None:

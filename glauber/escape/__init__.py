@@ -1,13 +1,12 @@
-"""Escape: local margins, traps, how long chains stay in them, drift basins of a repeated token, and what comes after."""
+"""Escape: local margins, traps, how long chains stay in them, and drift basins of a repeated token."""
 
 from ..margins import escape_bound, excluded_masses, leave_bound, leaving_probability, local_margins
 from .drift import Window, by_count, candidate_tokens, fall_times, profile, search_tokens, window
 from .fillings import adversarial, fill, visited
-from .graph import follow, transitions
 from .paths import FirstPassage, first_passage, replay
 from .rates import up_down
 from .shading import shade
-from .times import arrhenius, escape_times, mean_time, median_time, summarise
+from .times import arrhenius, escape_times, mean_time, shown_steps, summarise
 from .traps import Descent, Traps, classify, descend, find_traps
 
 __all__ = [
@@ -28,18 +27,16 @@ __all__ = [
     "fill",
     "find_traps",
     "first_passage",
-    "follow",
     "leave_bound",
     "leaving_probability",
     "local_margins",
     "mean_time",
-    "median_time",
     "profile",
     "replay",
     "search_tokens",
     "shade",
+    "shown_steps",
     "summarise",
-    "transitions",
     "up_down",
     "visited",
     "window",

@@ -13,6 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from .. import chain
+from ..checks import reals, whole
 from ..errors import ParameterError
 from ..margins import leaving_probability, local_margins
 from ..models import Conditionals, Text
@@ -58,7 +60,8 @@ def profile(
     DataFrame
         Columns of `up_down` and ``kind``, one row per state.
     """
-    pool = np.asarray(texts, dtype=np.int64)
+    pool = chain.init(model, texts).tokens.cpu().numpy()
+    rounds, moves, samples = whole("rounds", rounds, 0), whole("moves", moves, 0), whole("samples", samples)
     numbers = list(range(1, pool.shape[1])) if counts is None else list(counts)
     states = {kind: fill(model, token, numbers, kind=kind, samples=samples, texts=pool, seed=seed) for kind in KINDS}
     if moves:
@@ -195,9 +198,10 @@ def search_tokens(
         ``token`` (id), ``holding time`` (``1/q`` of the repeated state, steps), ``min margin`` (nats), ``min ratio``,
         ``median ratio`` (at ``N = n - 1``), ``states``; largest ``min ratio`` first.
     """
-    ids, pool = np.asarray(tokens, dtype=np.int64), np.asarray(texts, dtype=np.int64)
+    pool, keep = chain.init(model, texts).tokens.cpu().numpy(), whole("keep", keep)
     n = pool.shape[1]
-    repeated = np.repeat(ids[:, None], n, axis=1)
+    repeated = chain.init(model, np.repeat(reals("tokens", tokens).reshape(-1, 1), n, axis=1)).tokens.cpu().numpy()
+    ids = repeated[:, 0]
     q = leaving_probability(model, repeated, temperature)
     first = np.argsort(q, kind="stable")
     kept = np.array([r for place, r in enumerate(first) if place < keep or ids[r] in always])
@@ -239,6 +243,7 @@ def fall_times(
     temperature, steps, moves, seed, label
         As for `glauber.escape.first_passage`.
     """
+    a = whole("a", a, 0)
     return first_passage(
         model, states, lambda path, c: np.asarray((path == token).sum(axis=1) <= a), temperature=temperature,
         steps=steps, seed=seed, moves=moves, label=label,

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .. import chain
+from ..checks import shown, whole
 from ..engines import rejection_free
 from ..errors import ParameterError
 from ..models import Conditionals
@@ -46,12 +48,14 @@ def fill(
     Raises
     ------
     ParameterError
-        If the kind is unknown or a count is outside its range.
+        If the kind is unknown, or another parameter is outside its range.
     """
-    pool = np.asarray(texts, dtype=np.int64)
+    pool = chain.init(model, texts).tokens.cpu().numpy()
     n = pool.shape[1]
-    if kind not in KINDS or not all(0 <= c <= n for c in counts):
-        raise ParameterError(f"kind = {kind!r} must be one of {', '.join(KINDS)} and counts from 0 to {n}")
+    if kind not in KINDS:
+        raise ParameterError(f"kind = {shown(kind)} is unknown: give one of {', '.join(KINDS)}")
+    counts = [whole("a number of copies", count, 0, n) for count in counts]
+    samples, seed, token = whole("samples", samples), whole("seed", seed, 0), whole("token", token, 0)
     rng = np.random.default_rng([seed, KINDS.index(kind)])
     others = np.setdiff1d(model.vocabulary, [token])
     total = len(counts) * samples
@@ -66,7 +70,7 @@ def visited(
     model: Conditionals, states: ArrayLike, *, temperature: float, moves: int, seed: int = 0
 ) -> NDArray[np.int64]:
     """The different states that chains visit within some moves, their starts included, shape (rows, n)."""
-    begin = np.asarray(states, dtype=np.int64)
+    begin = chain.init(model, states).tokens.cpu().numpy()
     run = rejection_free(model, begin, temperature=temperature, steps=10**18, seed=seed, moves=moves)
     paths = [replay(begin[int(str(c))], rows) for c, rows in run.table.groupby("chain")]
     return np.asarray(np.unique(np.concatenate([begin, *paths]), axis=0))
@@ -105,7 +109,9 @@ def adversarial(
     array of int64, shape (rows, n)
         The worst states found: no minimum over all fillings.
     """
-    worst, pool = np.array(states, dtype=np.int64), np.asarray(texts, dtype=np.int64).ravel()
+    worst, pool = (chain.init(model, given).tokens.cpu().numpy() for given in (states, texts))
+    worst, pool = worst.copy(), pool.ravel()
+    rounds, tries, token = whole("rounds", rounds, 0), whole("tries", tries), whole("token", token, 0)
     rng = np.random.default_rng(seed)
     others = np.setdiff1d(model.vocabulary, [token])
     pool = pool[pool != token] if (pool != token).any() else others

@@ -6,6 +6,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from .. import chain
+from ..checks import reals
+from ..engines.trace import temperatures
 from ..errors import ParameterError
 from ..margins import at_every_position
 from ..models import Conditionals
@@ -29,18 +31,22 @@ def up_down(model: Conditionals, states: ArrayLike, token: ArrayLike, temperatur
     Raises
     ------
     ParameterError
-        If the token may not be emitted.
+        If a token may not be emitted, or the states or the temperature are refused.
     """
-    rows = np.asarray(states)
-    tokens = np.broadcast_to(np.asarray(token), len(rows))
+    rows = chain.init(model, states).tokens.cpu().numpy()
+    given = reals("tokens", token)
+    if given.shape not in ((), (len(rows),)):
+        raise ParameterError(f"{given.size} tokens for {len(rows)} states: give one, or one per state")
+    tokens = np.broadcast_to(given, len(rows))
     outside = np.setdiff1d(tokens, model.vocabulary)
     if len(outside):
-        raise ParameterError(f"token id {int(outside[0])} is not in the vocabulary: give an id the chain may emit")
+        raise ParameterError(f"token id {outside[0]} is not in the vocabulary: give an id the chain may emit")
+    heat = float(temperatures(temperature, 1, "call"))
     columns = torch.from_numpy(np.searchsorted(model.vocabulary, tokens))
 
     def law(logits: torch.Tensor, current: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
         column = columns[row].to(logits.device)[:, None]
-        tau = torch.full((len(logits),), float(temperature), dtype=torch.float64, device=logits.device)
+        tau = torch.full((len(logits),), heat, dtype=torch.float64, device=logits.device)
         weights = chain.relative_weights(logits.double(), tau)
         kept = weights.gather(1, column)[:, 0]
         rest = weights.scatter_(1, column, 0.0).sum(dim=1)

@@ -1,6 +1,5 @@
 """Escape times from traps, with censoring, and their dependence on the temperature."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,9 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from .. import chain
+from ..checks import reals, whole
 from ..errors import ParameterError
 from ..margins import escape_bound, leaving_probability, local_margins
 from ..models import Conditionals
+from ..survival import median
 from .paths import first_passage
 
 
@@ -60,14 +61,12 @@ def escape_times(
         If a parameter is outside its range.
     """
     origin = chain.init(model, traps).tokens.cpu().numpy()
-    if not len(temperatures):
+    taus = np.atleast_1d(reals("temperatures", temperatures))
+    if not taus.size:
         raise ParameterError("temperatures are empty: give one or more")
-    if not 1 <= distance <= origin.shape[1] or replicas < 1:
-        raise ParameterError(
-            f"distance = {distance} must be from 1 to n = {origin.shape[1]} and replicas = {replicas} at least 1"
-        )
-    trap = np.repeat(np.arange(len(origin)), len(temperatures) * replicas)
-    tau = np.tile(np.repeat(np.asarray(temperatures, dtype=np.float64), replicas), len(origin))
+    distance, replicas = whole("distance", distance, 1, origin.shape[1]), whole("replicas", replicas)
+    trap = np.repeat(np.arange(len(origin)), len(taus) * replicas)
+    tau = np.tile(np.repeat(taus, replicas), len(origin))
 
     def left(path: NDArray[np.int64], c: int) -> NDArray[np.bool_]:
         return np.asarray((path != origin[trap[c]]).sum(axis=1) >= distance)
@@ -103,23 +102,14 @@ def mean_time(time: ArrayLike, seen: ArrayLike, level: float = 0.95) -> tuple[fl
     return total / exits, float(low), float(2 * total / stats.chi2.ppf(tail, 2 * exits))
 
 
-def median_time(time: ArrayLike, seen: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
-    """Kaplan–Meier median of right-censored times and its log-log interval; infinite where the curve stays above 1/2."""
-    when, exited = np.asarray(time, dtype=np.float64), np.asarray(seen, dtype=bool)
-    if not exited.any():
-        return np.inf, np.nan, np.inf
-    curve = stats.ecdf(stats.CensoredData(uncensored=when[exited], right=when[~exited])).sf
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # scipy says where the band is undefined; so do we, below
-        band = curve.confidence_interval(level, method="log-log")
-
-    def crossing(survival: NDArray[np.float64]) -> float:
-        below = np.flatnonzero(np.nan_to_num(survival, nan=1.0) <= 0.5)
-        return float(curve.quantiles[below[0]]) if len(below) else np.inf
-
-    # The band is undefined where the curve is 0; there both ends are 0 as well.
-    low, high = (np.where(curve.probabilities == 0, 0.0, end.probabilities) for end in (band.low, band.high))
-    return crossing(curve.probabilities), crossing(low), crossing(high)
+def shown_steps(value: float) -> str:
+    """A number of steps as a page prints it: ``12,345`` below a million, ``2.0 × 10^15`` above, ``–`` where there is none."""
+    if np.isnan(value):
+        return "–"
+    if not 1e6 <= value < np.inf:
+        return f"{value:,.0f}"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits} × 10^{int(power)}"
 
 
 def summarise(model: Conditionals, traps: ArrayLike, times: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
@@ -138,11 +128,12 @@ def summarise(model: Conditionals, traps: ArrayLike, times: pd.DataFrame, level:
     -------
     DataFrame
         Two rows per trap and temperature, ``what`` = ``state`` (first move) and ``basin``: ``trap``, ``temperature``,
-        ``replicas``, ``exits``, ``mean``, ``low``, ``high``, ``median``, ``median low``, ``median high``, ``variation``
+        ``replicas``, ``exits``, ``mean``, ``low``, ``high``, ``median``, ``median low``, ``median high`` (see
+        `glauber.survival.median`), ``variation``
         (standard deviation over mean where nothing is censored: 1 for exponential times), ``exact`` (``1/q``; of the state
         alone), ``margin`` (nats), ``bound`` (``exp(m / tau) / (|V| - 1)``); times in steps.
     """
-    origin = np.asarray(traps)
+    origin = chain.init(model, traps).tokens.cpu().numpy()
     margin = local_margins(model, origin).min(axis=1)
     rows = []
     pairs = times[["trap", "temperature"]].drop_duplicates().sort_values(["trap", "temperature"])
@@ -155,7 +146,7 @@ def summarise(model: Conditionals, traps: ArrayLike, times: pd.DataFrame, level:
             rows.append(
                 (
                     trap, tau, what, len(here), int(s.sum()), *mean_time(t, s, level),
-                    *median_time(t, s, level), float(t.std(ddof=1) / t.mean()) if s.all() and len(t) > 1 else np.nan,
+                    *median(t, ~s, level)[:3], float(t.std(ddof=1) / t.mean()) if s.all() and len(t) > 1 else np.nan,
                     1 / q if what == "state" and q > 0 else np.nan, margin[trap], bound,
                 )
             )  # fmt: skip

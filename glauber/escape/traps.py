@@ -8,13 +8,16 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from .. import chain
+from ..checks import reals, shown, whole
 from ..engines import rejection_free
+from ..engines.trace import temperatures
 from ..errors import ParameterError
 from ..margins import excluded_masses, leaving_probability, local_margins
 from ..models import Conditionals
 from .paths import replay
 
 SCANS = ("sequential", "random")
+REPEATED = "repeated token"  # name of the method
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,11 @@ def descend(
     Raises
     ------
     ParameterError
-        If the scan is unknown or there are no sweeps.
+        If the scan is unknown, or another parameter is outside its range.
     """
-    if scan not in SCANS or sweeps < 1:
-        raise ParameterError(f"scan = {scan!r} must be one of {', '.join(SCANS)} and sweeps = {sweeps} at least 1")
+    if scan not in SCANS:
+        raise ParameterError(f"scan = {shown(scan)} is unknown: give one of {', '.join(SCANS)}")
+    sweeps, seed = whole("sweeps", sweeps), whole("seed", seed, 0)
     tokens = chain.init(model, states).tokens
     rows, n = tokens.shape
     vocabulary = torch.from_numpy(model.vocabulary)
@@ -130,15 +134,22 @@ def classify(
         ``n``, ``kind``, ``perfect``, ``min margin`` (nats), ``q``, ``holding time`` (``1/q``, steps), ``flickering``
         (positions that are not their argmax), ``core time`` (``n`` over the summed excluded masses of the others, steps),
         ``token`` (id of the most repeated token, the smallest of several), ``share`` (of the positions that hold it).
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is outside its range.
     """
+    threshold = _number("threshold", threshold, np.inf)
+    share, flicker = _number("share", share), _number("flicker", flicker)
     rows = chain.init(model, states).tokens.cpu().numpy()
     margins = local_margins(model, rows)
     mass = excluded_masses(model, rows, temperature)
     margin, flickering = margins.min(axis=1), (margins < 0).sum(axis=1)
     with np.errstate(divide="ignore"):
         holding, core = 1.0 / mass.mean(axis=1), 1.0 / np.where(margins < 0, 0.0, mass).mean(axis=1)
-    counts = [np.unique(row, return_counts=True) for row in rows]
-    shares = np.array([c.max() for _, c in counts]) / rows.shape[1]
+    token, copies = _most_repeated(rows)
+    shares = copies / rows.shape[1]
     perfect = margin >= 0
     trap = perfect | ((flickering <= flicker * rows.shape[1]) & (core > threshold))
     kind = np.select(
@@ -147,9 +158,22 @@ def classify(
     return pd.DataFrame(
         {
             "n": rows.shape[1], "kind": kind, "perfect": perfect, "min margin": margin, "q": mass.mean(axis=1), "holding time": holding, "flickering": flickering, "core time": core,
-            "token": [int(v[c.argmax()]) for v, c in counts], "share": shares,
+            "token": token, "share": shares,
         }
     )  # fmt: skip
+
+
+def _number(name: str, value: float, most: float = 1.0) -> float:
+    array = reals(name, value).astype(np.float64)
+    if array.shape != () or not 0 <= array <= most:
+        raise ParameterError(f"{name} = {shown(value)} is refused: give a number from 0 to {most:g}")
+    return float(array)
+
+
+def _most_repeated(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The most repeated token of each state, the smallest of several, and its number of copies."""
+    counts = [np.unique(row, return_counts=True) for row in rows]
+    return np.array([int(v[c.argmax()]) for v, c in counts]), np.array([int(c.max()) for _, c in counts])
 
 
 @dataclass(frozen=True)
@@ -160,8 +184,8 @@ class Traps:
     ----------
     states : array of int64, shape (traps, n)
     table : DataFrame
-        Columns of `classify`, and ``start`` (row of the first start that led there), ``method`` (the first that found it)
-        and ``found`` (how often it was found).
+        Columns of `classify`, and ``start`` (row of the first start that led there; missing for a repeated token), ``method`` (the
+        first that found it) and ``found`` (how often it was found).
     outcomes : DataFrame
         ``method``, ``outcome``, ``count``: how the searches ended.
     """
@@ -180,14 +204,17 @@ def find_traps(
     threshold: float = 1000.0,
     share: float = 0.5,
     flicker: float = 0.25,
+    tokens: ArrayLike = (),
     moves: int = 100,
     sweeps: int = 50,
     seed: int = 0,
     label: str = "",
 ) -> Traps:
-    """Search for traps from starting states, by descent in two scans and by cold chains.
+    """Search for traps from starting states, by descent in two scans and by cold chains, and among repeated tokens.
 
-    A cold chain contributes the state in which it had the longest exact mean holding time, and that state's descent.
+    A cold chain contributes the state in which it had the longest exact mean holding time, and that state's descent. No search
+    from a passage need come to the text that repeats one token, which can hold longest: it is tried for each of ``tokens``, and for the
+    most repeated token of every state in which a search ends, if it stands there twice.
 
     Parameters
     ----------
@@ -197,6 +224,8 @@ def find_traps(
         Of the classification (see `classify`).
     cold : float
         Temperature of the chains.
+    tokens : array of int
+        Ids, as from `glauber.escape.candidate_tokens`.
     moves : int
         Moves of each chain; 0 leaves the chains out.
     sweeps, seed
@@ -208,7 +237,13 @@ def find_traps(
     -------
     Traps
         States of kind ``none`` are left out. The list is what was found, not all there is.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is outside its range.
     """
+    moves, cold = whole("moves", moves, 0), float(temperatures(cold, 1, "search"))
     begin = chain.init(model, states).tokens.cpu().numpy()
     found: list[tuple[str, NDArray[np.int64], NDArray[np.str_]]] = []
     for scan in SCANS:
@@ -218,19 +253,20 @@ def find_traps(
         held = _longest_held(model, begin, cold, moves, seed, label)
         end = descend(model, held, sweeps=sweeps)
         found += [("cold chain", held, np.full(len(held), "visited")), ("cold chain, descent", end.states, end.outcome)]
+    token, copies = _most_repeated(np.concatenate([s for _, s, _ in found]))
+    asked = np.union1d(reals("tokens", tokens).ravel(), token[copies > 1])
+    if len(asked):
+        repeated = chain.init(model, np.repeat(asked[:, None], begin.shape[1], axis=1)).tokens.cpu().numpy()
+        found.append((REPEATED, repeated, np.full(len(repeated), "tried")))
     every = np.concatenate([s for _, s, _ in found])
-    origin = pd.DataFrame(
-        {
-            "method": np.repeat([name for name, _, _ in found], len(begin)),
-            "start": np.tile(np.arange(len(begin)), len(found)),
-            "outcome": np.concatenate([o for _, _, o in found]),
-        }
+    origin = pd.concat(
+        pd.DataFrame({"method": name, "start": pd.RangeIndex(len(s)), "outcome": o}).astype({"start": "Int64"})
+        for name, s, o in found
     )
+    origin["start"] = origin["start"].mask(origin["method"] == REPEATED)
     distinct, first, counts = np.unique(every, axis=0, return_index=True, return_counts=True)
     table = classify(model, distinct, temperature=temperature, threshold=threshold, share=share, flicker=flicker)
-    table = table.assign(
-        start=origin["start"].to_numpy()[first], method=origin["method"].to_numpy()[first], found=counts
-    )
+    table = table.assign(start=origin["start"].array[first], method=origin["method"].to_numpy()[first], found=counts)
     table = table[table["kind"] != "none"].sort_values("holding time", ascending=False, kind="stable")
     outcomes = origin.groupby(["method", "outcome"], sort=False).size().rename("count").reset_index()
     return Traps(distinct[table.index.to_numpy()], table.reset_index(drop=True), outcomes)

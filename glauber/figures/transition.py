@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from numpy.typing import ArrayLike
 
 from .style import WIDTH, new_figure, palette
 
@@ -131,18 +132,23 @@ def _by_group(
     axes: Axes, medians: pd.DataFrame, by: str, colours: dict[str, str], label: str, shares: bool = True
 ) -> None:
     """Medians with intervals; open triangles at the budget where a median lies above it, with the share cut if asked for."""
+    ends = medians[["median", "low"]].to_numpy(dtype=np.float64)
+    floor = ends[ends > 0].min(initial=np.inf) / 1.5  # of open lower ends
     for shift, (key, rows) in enumerate(medians.groupby(by, sort=False)):
         colour = colours[key]  # type: ignore[index]
         tau = rows["temperature"] * 1.015 ** (shift - 1)  # beside each other, so that intervals can be told apart
         met = np.isfinite(rows["median"])
-        some, high = rows[met], rows.loc[met, "high"].clip(upper=rows.loc[met, "budget"])
+        some = rows[met]
         axes.plot(tau[met], some["median"], marker="o", ms=4, lw=1.3, color=colour, label=label.format(key))
-        _bars(axes, tau[met], some["low"], high, colour)
+        _bars(axes, tau[met], some["low"].replace(0, -np.inf), some["high"], colour, floor, some["budget"])
         axes.plot(tau[~met], rows.loc[~met, "budget"], linestyle="", marker="^", mfc="none", ms=6, color=colour)
         for place, (_, row) in zip(tau, rows.iterrows(), strict=True):
             if shares and row["censored"] > 0 and np.isfinite(row["median"]):
-                axes.annotate(f"{row['censored']:.0%} cut", (place, high[row.name]), (0, 4), color=colour, fontsize=7,
+                top = min(row["high"], row["budget"])
+                axes.annotate(f"{row['censored']:.0%} cut", (place, top), (0, 4), color=colour, fontsize=7,
                               ha="center", textcoords="offset points")  # fmt: skip
+    if np.isposinf(medians.loc[np.isfinite(medians["median"]), "high"]).any():
+        axes.plot([], [], linestyle="", marker="^", color="0.3", label="upper limit not known")
     if not np.isfinite(medians["median"]).all():
         axes.plot([], [], linestyle="", marker="^", mfc="none", color="0.3", label="median above the budget")
 
@@ -175,12 +181,9 @@ def level_curve(level: pd.DataFrame, crossover: pd.DataFrame, paper: tuple[float
     left.legend(fontsize=7.5, loc="lower left")
     found = crossover[crossover["reason"] == ""]
     right.axhspan(*paper, color=colours["paper"], alpha=0.18, lw=0)
-    low, high = (
-        found["low"].clip(lower=level["temperature"].min()),
-        found["high"].clip(upper=level["temperature"].max()),
-    )
+    taus = level["temperature"]
     right.plot(found["n"], found["tau_star"], marker="D", ms=5, color=colours["star"])
-    _bars(right, found["n"], low, high, colours["star"])
+    _bars(right, found["n"], found["low"], found["high"], colours["star"], taus.min(), taus.max())
     right.set(xscale="log", xlabel="free positions $n$", ylabel=r"crossover $\tau^*(n)$, 95 % interval")
     right.set_xticks(crossover["n"], [str(n) for n in crossover["n"]])
     right.minorticks_off()
@@ -249,7 +252,7 @@ def order_panels(order: pd.DataFrame, stars: "pd.Series[float]") -> Figure:
     return figure
 
 
-def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int) -> Figure:
+def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int, quantile: float) -> Figure:
     """Semantic distance to the start along single chains, one panel per temperature.
 
     Parameters
@@ -257,8 +260,11 @@ def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int) -> F
     series : dict
         Title of the panel to distances (record, chain).
     threshold : float
+        From `glauber.transition.drift_threshold`.
     n : int
         Free positions, for the axis in sweeps.
+    quantile : float
+        Of the distances of unrelated passages, that the threshold is.
     """
     figure, panels = new_figure(len(series), height=2.9)
     highest = 1.03 * max(float(distance.max()) for distance in series.values())
@@ -269,8 +275,9 @@ def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int) -> F
         axes.set(title=title, xlabel="sweeps", ylim=(-0.03, highest))
     panels[0].set_ylabel("cosine distance to the start")
     panels[0].text(
-        0.02, threshold + 0.015, "threshold", fontsize=8, color="0.2", transform=panels[0].get_yaxis_transform()
-    )
+        0.02, threshold + 0.015, f"{quantile:.0%} quantile of\nunrelated passages", fontsize=8, color="0.2",
+        transform=panels[0].get_yaxis_transform(),
+    )  # fmt: skip
     return figure
 
 
@@ -306,10 +313,21 @@ def ground_truth(decay: pd.DataFrame, relaxation: pd.DataFrame, profiles: pd.Dat
     return figure
 
 
-def _bars(axes: Axes, at: "pd.Series[float]", low: "pd.Series[float]", high: "pd.Series[float]", colour: str) -> None:
-    """Intervals as they are: a percentile interval need not contain its estimate, and one that is NaN is not drawn."""
-    axes.vlines(at, low, high, color=colour, lw=1.3)
-    axes.plot(np.r_[at, at], np.r_[low, high], "_", ms=6, color=colour)
+def _bars(
+    axes: Axes, at: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, least: ArrayLike = np.nan,
+    most: ArrayLike = np.nan,
+) -> None:  # fmt: skip
+    """Intervals as they are: a percentile interval need not contain its estimate, and one that is NaN is not drawn.
+
+    A known limit has a cap. An infinite one is open: an arrow at ``least`` or ``most``, as far as is known.
+    """
+    place, bottom, top = (np.asarray(values, dtype=np.float64) for values in (at, low, high))
+    down, up = np.isneginf(bottom), np.isposinf(top)
+    bottom, top = np.where(down, least, bottom), np.where(up, most, top)
+    axes.vlines(place, bottom, top, color=colour, lw=1.3)
+    axes.plot(np.r_[place[~down], place[~up]], np.r_[bottom[~down], top[~up]], "_", ms=6, color=colour)
+    for mark, where, end in (("v", down, bottom), ("^", up, top)):
+        axes.plot(place[where], end[where], linestyle="", marker=mark, ms=4, color=colour)
 
 
 def _taus(axes: Axes, taus: "pd.Series[float]", most: int = 8) -> None:

@@ -5,11 +5,13 @@ from .crossover import crossover, level
 from .fits import GROWTHS, Fit, compare, fit, n_log_n, residuals
 from .grid import budget, chain_grid, meeting_grid, pairs_of_topics
 from .order import drift_threshold, drift_times, order_parameters, pseudo_log_likelihood, semantic_distance
+from .paper import beside_paper
 from .truth import coupling_against_exact, mixing_profile, relaxation, window
 
 __all__ = [
     "GROWTHS",
     "Fit",
+    "beside_paper",
     "budget",
     "cell",
     "chain_grid",

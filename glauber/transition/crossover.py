@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from .fits import fit, n_log_n
+from .fits import check_times, fit, n_log_n
 
 Array = NDArray[np.float64]
 
@@ -33,6 +33,7 @@ def level(times: pd.DataFrame, *, resamples: int = 200, confidence: float = 0.95
         ``sigma``, ``pairs``, ``runs``, ``censored`` (share). NaN where fewer than 5 times were observed; the interval is
         NaN where more than a tenth of the resamples have no fit.
     """
+    check_times(times)
     rows = []
     for tau, group in times.groupby("temperature"):
         main, power = fit(group), fit(group, "a n^b")
@@ -74,16 +75,17 @@ def crossover(
         ``n``, ``tau_star``, ``low``, ``high``, ``below``, ``above`` (the two temperatures of the grid between which the
         share falls below one half), ``threshold`` (steps), ``pairs`` and ``reason``: why there is no estimate, if so.
     """
+    check_times(times)  # also those of colder runs, of which only the order counts
     lengths = sorted(times["n"].unique())
     taus = np.array(sorted(times["temperature"].unique()))
     estimate = _crossings(times, factor, lengths, taus)
     draws = np.array([_crossings(s, factor, lengths, taus) for s in _resampled(times, resamples, seed)])
-    hot = fit(times[times["temperature"] == taus[-1]])
+    hot = _hot(times, taus)
     rows = []
     for k, n in enumerate(lengths):
         here = times[times["n"] == n]
-        threshold = factor * np.exp(hot.beta[0]) * n_log_n(n) if hot else np.nan
-        reason = _reason(estimate[k], bool(hot), threshold, here)
+        threshold = factor * hot * float(n_log_n(n))
+        reason = _reason(estimate[k], threshold, here)
         low, high = _limits(draws[:, k : k + 1], confidence) if not reason else (np.array([np.nan]),) * 2
         tau = np.nan if reason else estimate[k]
         grid = np.sort(here["temperature"].unique())
@@ -94,9 +96,16 @@ def crossover(
     return pd.DataFrame(rows, columns=names)
 
 
-def _reason(tau: float, hot: bool, threshold: float, here: pd.DataFrame) -> str:
-    if not hot:
-        return "no level at the hottest temperature"
+def _hot(times: pd.DataFrame, taus: Array) -> float:
+    """The high-temperature level ``C``; NaN where there is none or it is not finite, so that nothing is compared with it."""
+    found = fit(times[times["temperature"] == taus[-1]])
+    level = float(np.exp(found.beta[0])) if found else np.nan
+    return level if np.isfinite(level) else np.nan
+
+
+def _reason(tau: float, threshold: float, here: pd.DataFrame) -> str:
+    if not np.isfinite(threshold):
+        return "no finite level at the hottest temperature"
     cut = here[here["censored"]]
     if len(cut) and cut["time"].min() < threshold:
         return f"the budget of {cut['time'].min():.0f} steps is below the threshold"
@@ -107,10 +116,9 @@ def _reason(tau: float, hot: bool, threshold: float, here: pd.DataFrame) -> str:
 
 def _crossings(times: pd.DataFrame, factor: float, lengths: list[int], taus: Array) -> Array:
     """``tau*`` of each length; infinite where it is outside of the grid, NaN without a level."""
-    hot = fit(times[times["temperature"] == taus[-1]])
-    if hot is None:
+    scale = factor * _hot(times, taus)
+    if np.isnan(scale):
         return np.full(len(lengths), np.nan)
-    scale = factor * np.exp(hot.beta[0])
     longer = (times["time"] > scale * n_log_n(times["n"].to_numpy())) | times["censored"]
     shares = longer.groupby([times["n"], times["temperature"]]).mean()
     return np.array([_half(shares[n].to_numpy(), shares[n].index.to_numpy()) for n in lengths])

@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from ..errors import ParameterError
+
 Array = NDArray[np.float64]
 FEWEST = 5  # observed times that a fit needs
 
@@ -61,6 +63,24 @@ class Fit:
         return np.asarray(np.exp(offset(n) + design(n) @ self.beta))
 
 
+def check_times(times: pd.DataFrame) -> Array:
+    """The times of a table, if all can be fitted.
+
+    Raises
+    ------
+    ParameterError
+        If a time is not above 0 or not finite, with the number of such times.
+    """
+    time = times["time"].to_numpy(dtype=np.float64)
+    bad = int((~((time > 0) & (time < np.inf))).sum())
+    if bad:
+        raise ParameterError(
+            f"{bad} of {len(time)} times are not above 0 and finite; pairs of two equal starts have time 0: leave those pairs "
+            f"out, as pairs_of_topics does with starts"
+        )
+    return time
+
+
 def fit(times: pd.DataFrame, growth: str = "C n log n") -> Fit | None:
     """Fit one growth at one temperature.
 
@@ -74,12 +94,17 @@ def fit(times: pd.DataFrame, growth: str = "C n log n") -> Fit | None:
     Returns
     -------
     Fit or None
-        None with fewer than 5 observed times, or where they do not tell the parameters apart.
+        None with fewer than 5 observed times, or where they do not tell the parameters apart or have no finite fit.
+
+    Raises
+    ------
+    ParameterError
+        If a time is not above 0 or not finite: its logarithm has no place in the law.
     """
-    n = times["n"].to_numpy(dtype=np.float64)
+    n, time = times["n"].to_numpy(dtype=np.float64), check_times(times)
     cut = times["censored"].to_numpy(dtype=bool)
     offset, design = GROWTHS[growth]
-    y, x = np.log(times["time"].to_numpy(dtype=np.float64)) - offset(n), design(n)
+    y, x = np.log(time) - offset(n), design(n)
     if (~cut).sum() < FEWEST or np.linalg.matrix_rank(x[~cut]) < x.shape[1]:
         return None
 
@@ -96,7 +121,10 @@ def fit(times: pd.DataFrame, growth: str = "C n log n") -> Fit | None:
     x = x - centre
     start, *_ = np.linalg.lstsq(x, y, rcond=None)
     spread = max(float(np.std(y - x @ start)), 1e-3)
-    best = optimize.minimize(loss, np.append(start / spread, -np.log(spread)), jac=True, method="BFGS")
+    with np.errstate(over="ignore", invalid="ignore"):  # without scatter the likelihood has no maximum
+        best = optimize.minimize(loss, np.append(start / spread, -np.log(spread)), jac=True, method="BFGS")
+    if not np.isfinite(best.x).all():
+        return None
     sigma = float(np.exp(-best.x[-1]))
     beta = best.x[:-1] * sigma
     beta[0] -= centre[1:] @ beta[1:]
@@ -118,6 +146,7 @@ def compare(times: pd.DataFrame) -> pd.DataFrame:
         times two), ``sigma``, ``exponent`` (``b`` of either power or exponential growth, NaN for ``n log n``), ``runs``,
         ``censored`` (share). Temperatures at which some growth has no fit are left out.
     """
+    check_times(times)
     rows = []
     for tau, group in times.groupby("temperature"):
         fits = [fit(group, growth) for growth in GROWTHS]
@@ -140,6 +169,7 @@ def residuals(times: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         ``times`` of the temperatures with a fit, and the column ``residual``; a censored one is at least that large.
     """
+    check_times(times)
     parts = []
     for _, group in times.groupby("temperature"):
         found = fit(group)

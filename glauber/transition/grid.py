@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .. import coupling, engines
+from ..checks import reals, whole
 from ..errors import ParameterError
 from ..models import Conditionals
 from .cells import cell, fingerprint
@@ -24,20 +25,33 @@ def budget(n: int, scales: float) -> int:
     return int(np.ceil(scales * max(float(n_log_n(np.array(n))), 1.0)))
 
 
-def pairs_of_topics(topics: Sequence[str], count: int, seed: int) -> Array:
-    """Pairs of passages of different topics, shape (count, 2), each passage used as seldom as can be.
+def pairs_of_topics(
+    topics: Sequence[str], count: int, seed: int, starts: Sequence[ArrayLike] = ()
+) -> tuple[Array, int]:
+    """Pairs of passages of different topics, each passage used as seldom as can be.
 
     Parameters
     ----------
     topics : sequence of str
         Topic of each passage. Where all are empty, any two passages make a pair.
     count, seed : int
+    starts : sequence of array of int, shape (passages, n)
+        Starting states of the passages, cut to the shortest length in use, one array per model. Passages that begin alike are equal
+        there, and have nothing to forget: a pair that is equal in one of the arrays is left out.
+
+    Returns
+    -------
+    array of int, shape (count, 2)
+        Indices of passages.
+    int
+        Pairs of different topics that were left out since their starts are equal.
 
     Raises
     ------
     ParameterError
         If there are not that many distinct pairs.
     """
+    count, seed = whole("pairs", count), whole("seed", seed, 0)
     labels = np.array([t or str(k) for k, t in enumerate(topics)])
     rng = np.random.default_rng(seed)
     used = np.zeros(len(labels), dtype=int)
@@ -45,9 +59,17 @@ def pairs_of_topics(topics: Sequence[str], count: int, seed: int) -> Array:
     first, second = np.nonzero(np.triu(labels[:, None] != labels[None, :]))
     order = rng.permutation(len(first))
     first, second = first[order], second[order]
+    differ = np.ones(len(first), dtype=bool)
+    for states in starts:
+        rows = reals("starts", states)
+        if len(rows) != len(labels):
+            raise ParameterError(f"starts have {len(rows)} rows for {len(labels)} passages: give one each")
+        differ &= (rows[first] != rows[second]).any(axis=1)
+    first, second, equal = first[differ], second[differ], int((~differ).sum())
     if len(first) < count:
+        but = f", besides {equal} of equal starts" if equal else ""
         raise ParameterError(
-            f"{len(labels)} passages of {len(set(labels))} topics make {len(first)} pairs of different topics, not {count}: "
+            f"{len(labels)} passages of {len(set(labels))} topics make {len(first)} pairs of different topics{but}, not {count}: "
             f"give more passages (starts), of more topics, or ask for fewer pairs"
         )
     free = np.ones(len(first), dtype=bool)
@@ -58,7 +80,7 @@ def pairs_of_topics(topics: Sequence[str], count: int, seed: int) -> Array:
         free[best] = False
         used[[first[best], second[best]]] += 1
         chosen.append((int(first[best]), int(second[best])))
-    return np.array(chosen)
+    return np.array(chosen), equal
 
 
 def meeting_grid(
@@ -96,8 +118,15 @@ def meeting_grid(
     -------
     DataFrame
         ``kind``, ``n``, ``temperature``, ``pair``, ``time`` (steps), ``censored``, ``forwards``; one row per run.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is outside its range, or the two starts of a pair are equal, whose time would be 0.
     """
     parts = []
+    for n, states in pairs.items():
+        _differ(states, n)
     for n, states in pairs.items():
         for tau in temperatures:
             steps = budget(n, scales)
@@ -178,8 +207,21 @@ def _condense(trace: xr.Dataset, every: int) -> xr.Dataset:
     return kept
 
 
+def _differ(states: ArrayLike, n: int) -> None:
+    given = reals(f"pairs of n = {n}", states)
+    if given.ndim != 3 or given.shape[1] != 2:
+        raise ParameterError(f"pairs of n = {n} have shape {given.shape}: give (pairs, 2, n)")
+    equal = int((given[:, 0] == given[:, 1]).all(axis=1).sum())
+    if equal:
+        raise ParameterError(
+            f"{equal} of {len(given)} pairs at n = {n} start from two equal states, whose time would be 0: leave them out, as "
+            f"pairs_of_topics does with starts"
+        )
+
+
 def _identity(model: Conditionals, states: Array, tau: float, steps: int, seed: int) -> dict[str, Any]:
-    starts = np.ascontiguousarray(states, dtype=np.int64)
+    starts = np.ascontiguousarray(reals("states", states))
+    starts = starts.astype(np.int64) if starts.dtype.kind in "iu" else starts  # fractions are refused by the run itself
     return {
         "weights": fingerprint(model),
         "starts": hashlib.sha256(starts.tobytes() + str(starts.shape).encode()).hexdigest()[:16],

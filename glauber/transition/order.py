@@ -5,22 +5,34 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
-from scipy import stats
+from numpy.typing import ArrayLike, NDArray
 
+from .. import chain
 from ..diagnostics import diagnose
 from ..embeddings import cosine_distance
+from ..errors import ParameterError
 from ..margins import log_probabilities
 from ..models import Conditionals
+from ..report import mean_interval
 
 Array = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
 Decode = Callable[[list[int]], str]
 BLOCK = 8  # records embedded at a time while a chain's first passage is looked for
+# Unit, least and most of what is averaged over chains. Along a run that is not stationary sigma can have either sign.
+RANGES: dict[str, tuple[str, float, float]] = {
+    "acceptance": ("share of steps", 0.0, 1.0),
+    "entropy production": ("nats per step", -np.inf, np.inf),
+    "pseudo-log-likelihood": ("nats per token", -np.inf, 0.0),
+    "in a perfect trap": ("share of looks", 0.0, 1.0),
+}
 
 
 def drift_threshold(vectors: NDArray[np.float32], topics: Sequence[str], quantile: float) -> tuple[float, Array]:
-    """A distance beyond which two texts count as unrelated, from passages of different topics.
+    """A quantile of the distances between passages of different topics, as the distance at which a text has drifted.
+
+    A text that far from its start is no nearer to it than the share ``quantile`` of pairs of unrelated passages that are nearest to
+    each other; at a small quantile most unrelated passages are further apart.
 
     Parameters
     ----------
@@ -29,14 +41,25 @@ def drift_threshold(vectors: NDArray[np.float32], topics: Sequence[str], quantil
     topics : sequence of str
         Passages without a topic are all taken as unrelated.
     quantile : float
+        Between 0 and 1.
 
     Returns
     -------
     float, array of float64
         The quantile, and all distances that it is taken over.
+
+    Raises
+    ------
+    ParameterError
+        If no two passages differ in topic, or the quantile is outside its range.
     """
     labels = np.array([t or str(k) for k, t in enumerate(topics)])
     first, second = np.nonzero(np.triu(labels[:, None] != labels[None, :]))
+    if not len(first) or not 0 < quantile < 1:
+        raise ParameterError(
+            f"{len(labels)} passages of {len(set(labels))} topics and quantile = {quantile!r} give no threshold: give passages of two "
+            f"topics or more and a quantile between 0 and 1"
+        )
     distances = cosine_distance(vectors[first], vectors[second])
     return float(np.quantile(distances, quantile)), distances
 
@@ -51,7 +74,7 @@ def drift_times(trace: xr.Dataset, decode: Decode, embed: Embed, threshold: floa
     decode, embed : callable
         Token ids to a text; texts to unit vectors.
     threshold : float
-        Cosine distance.
+        Cosine distance, as from `drift_threshold`.
 
     Returns
     -------
@@ -85,7 +108,7 @@ def semantic_distance(trace: xr.Dataset, decode: Decode, embed: Embed, every: in
     )
 
 
-def pseudo_log_likelihood(model: Conditionals, states: NDArray[np.int32]) -> tuple[Array, NDArray[np.bool_]]:
+def pseudo_log_likelihood(model: Conditionals, states: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
     """Mean log-probability per token, each given all others, at temperature 1; and whether the state is a perfect trap.
 
     Parameters
@@ -99,7 +122,8 @@ def pseudo_log_likelihood(model: Conditionals, states: NDArray[np.int32]) -> tup
         In nats per token, with the law restricted to the vocabulary (Salazar et al. 2020 sum it). In a *perfect trap* every
         token is its position's argmax.
     """
-    distinct, back = np.unique(states, axis=0, return_inverse=True)
+    rows = chain.init(model, states).tokens.cpu().numpy()
+    distinct, back = np.unique(rows, axis=0, return_inverse=True)
     own, best = log_probabilities(model, distinct)
     value, trapped = np.asarray(own.mean(axis=1)), np.asarray(best.all(axis=1))
     return value[back], trapped[back]
@@ -114,7 +138,7 @@ def order_parameters(
     looks: int = 4,
     level: float = 0.95,
 ) -> pd.DataFrame:
-    """Order parameters of every cell, with Student intervals over chains.
+    """Order parameters of every cell, with Student intervals over chains, cut to the range of the quantity.
 
     Parameters
     ----------
@@ -146,16 +170,16 @@ def order_parameters(
         at = np.unique(np.linspace(0, late.sizes["record"] - 1, looks).round().astype(int))
         seen = late["states"].isel(record=at).to_numpy()
         value, trapped = pseudo_log_likelihood(model, seen.reshape(-1, n))
-        by_chain: dict[tuple[str, str], Array] = {
-            ("acceptance", "share of steps"): late["changed"].mean("record").to_numpy(),
-            ("entropy production", "nats per step"): late["log_ratio"].mean("record").to_numpy(),
-            ("pseudo-log-likelihood", "nats per token"): value.reshape(len(at), chains).mean(axis=0),
-            ("in a perfect trap", "share of looks"): trapped.reshape(len(at), chains).mean(axis=0),
+        by_chain: dict[str, Array] = {
+            "acceptance": late["changed"].mean("record").to_numpy(),
+            "entropy production": late["log_ratio"].mean("record").to_numpy(),
+            "pseudo-log-likelihood": value.reshape(len(at), chains).mean(axis=0),
+            "in a perfect trap": trapped.reshape(len(at), chains).mean(axis=0),
         }
-        for (name, unit), values in by_chain.items():
-            half = stats.t.ppf((1 + level) / 2, chains - 1) * stats.sem(values) if chains > 1 else np.nan
-            mean = float(values.mean())
-            rows.append((n, tau, name, unit, mean, mean - half, mean + half, chains, ""))
+        for name, values in by_chain.items():
+            unit, least, most = RANGES[name]
+            mean = mean_interval(values, level, least, most)
+            rows.append((n, tau, name, unit, *mean[["estimate", "low", "high"]], chains, ""))
         found = len(np.unique(seen.reshape(-1, n)[trapped], axis=0))
         rows.append((n, tau, "distinct perfect traps", "number", found, np.nan, np.nan, chains, ""))
         series = distances[n, tau]

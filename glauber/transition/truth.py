@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from .. import coupling, exact
+from ..checks import whole
+from ..engines.trace import temperatures
 from ..errors import ParameterError
 
 Array = NDArray[np.float64]
@@ -47,18 +49,34 @@ def coupling_against_exact(
     DataFrame
         ``step`` from 0 to ``steps``; ``TV``, of ``P^t(x, .)`` and ``P^t(y, .)``, exact; ``apart``, ``low``, ``high``: estimate of
         ``P(T_c > t)`` with Clopper and Pearson's interval. ``TV <= P(T_c > t)`` at every step.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is outside its range, or the two states are one.
     """
     n, _, k = table.tables.shape
     states = exact.enumerate_states(n, k)
-    matrix = exact.transition_matrix(table.tables, temperature)
+    first, second = (whole("state", index, 0, len(states) - 1) for index in pair)
+    steps, groups = whole("steps", steps), whole("groups", groups)
+    if first == second:
+        raise ParameterError(
+            f"all {groups} pairs start from two equal states, {first}, whose time would be 0: give two states"
+        )
+    matrix = _matrix(table, temperature)
     laws = np.zeros((2, len(states)))
-    laws[0, pair[0]] = laws[1, pair[1]] = 1.0
+    laws[0, first] = laws[1, second] = 1.0
     distance = np.zeros(steps + 1)
     for t in range(steps + 1):
         distance[t] = exact.total_variation(laws[0], laws[1])
         laws = laws @ matrix
     met = coupling.couple(
-        table, np.tile(states[list(pair)], (groups, 1, 1)), temperature=temperature, steps=steps, seed=seed, kind=kind
+        table,
+        np.tile(states[[first, second]], (groups, 1, 1)),
+        temperature=temperature,
+        steps=steps,
+        seed=seed,
+        kind=kind,
     )
     # No pair is cut before the last step, so that the number still apart is binomial at each.
     left = (met["time"].to_numpy()[:, None] > np.arange(steps + 1)) | met["censored"].to_numpy()[:, None]
@@ -66,6 +84,10 @@ def coupling_against_exact(
     limits = [stats.binomtest(int(k), groups).proportion_ci(level) for k in counts]
     return pd.DataFrame({"step": np.arange(steps + 1), "TV": distance, "apart": counts / groups,
                          "low": [c.low for c in limits], "high": [c.high for c in limits]})  # fmt: skip
+
+
+def _matrix(table: exact.Table, temperature: float) -> Array:
+    return exact.transition_matrix(table.tables, float(temperatures(temperature, 1, "space")))
 
 
 def relaxation(table: exact.Table, temperatures: Sequence[float], eps: float = 0.25) -> pd.DataFrame:
@@ -79,7 +101,7 @@ def relaxation(table: exact.Table, temperatures: Sequence[float], eps: float = 0
     """
     rows = []
     for tau in temperatures:
-        matrix = exact.transition_matrix(table.tables, tau)
+        matrix = _matrix(table, tau)
         gap = exact.spectral_gap(matrix)
         gap = gap if gap > 1e-12 else np.nan
         try:
@@ -100,7 +122,7 @@ def mixing_profile(table: exact.Table, temperature: float, *, eps: float = 0.25,
     DataFrame
         ``step``, ``scaled`` (``t / t_mix``, up to 3 or a little over), ``d``.
     """
-    matrix = exact.transition_matrix(table.tables, temperature)
+    matrix = _matrix(table, temperature)
     mixing = exact.mixing_time(matrix, eps)
     every = max(1, round(3 * mixing / points))
     stride = np.linalg.matrix_power(matrix, every)
