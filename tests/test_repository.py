@@ -10,10 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from matplotlib import cbook
+from matplotlib.text import Text
 from scipy import stats
 
-from glauber import report
+from glauber import figures, report
 from glauber.errors import GlauberError, ParameterError
+from glauber.figures import basins as draw_basins
+from glauber.figures import models as draw_models
 
 ROOT = Path(__file__).parents[1]
 
@@ -215,3 +219,20 @@ def test_citations_are_in_the_bibliography() -> None:
     for page in [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.py"), *(ROOT / "glauber").rglob("*.py")]:
         for group in re.findall(r"\{?:?cite:?\}?`([^`]+)`", page.read_text("utf-8")):
             assert {key.strip() for key in group.split(",")} <= entries, page.name
+
+
+def test_names_with_dollar_signs_are_no_mathematics() -> None:
+    """A model's folder, a topic or a token can hold two of them; matplotlib would read a formula, or fail on it."""
+    name = r"run_$LR_0_1$ and $\frac$"
+    series = {name: pd.Series([1e-3, 0.2, 0.5]), "b": pd.Series([0.1, 0.3])}
+    losses = pd.DataFrame({name: [1.0, 2.0], "b": [1.5, 1.0]})
+    shares = pd.DataFrame({"topic": [name, "b"], "source": "s", "share": 0.5, "low": 0.4, "high": 0.6})
+    made = [
+        figures.discrepancy_distribution(series, 1e-5),
+        draw_models.loss_against_loss(losses),
+        draw_basins.topic_shares(shares, name),
+    ]
+    for figure in made:
+        figure.draw_without_rendering()
+        texts = [text for text in figure.findobj(Text) if "LR_0_1" in text.get_text()]
+        assert texts and not any(cbook.is_math_text(text.get_text()) for text in texts)

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from .style import WIDTH, new_figure, palette
+from .style import WIDTH, literal, new_figure, palette
 
 Array = NDArray[np.float64]
 GREY = "#cccccc"
@@ -37,8 +37,8 @@ def calibration(reliability: pd.DataFrame, topic: str) -> Figure:
             f"{row['texts']:.0f}", (row["predicted"], row["observed"]), (6, -3), fontsize=8, textcoords="offset points"
         )
     axes.set(
-        xlabel=f"predicted probability of {topic}",
-        ylabel=f"observed share of {topic}",
+        xlabel=f"predicted probability of {literal(topic)}",
+        ylabel=f"observed share of {literal(topic)}",
         xlim=(-0.03, 1.06),
         ylim=(-0.03, 1.03),
     )
@@ -65,7 +65,7 @@ def topic_shares(shares: pd.DataFrame, marked: str) -> Figure:
         at = np.arange(len(topics)) + (k - (len(sources) - 1) / 2) * height
         axes.barh(at, rows["share"], height, color=colours[source], label=source)
         axes.hlines(at, rows["low"], rows["high"], color="0.15", lw=1)
-    axes.set_yticks(range(len(topics)), topics)
+    axes.set_yticks(range(len(topics)), [literal(topic) for topic in topics])
     axes.get_yticklabels()[topics.index(marked)].set_fontweight("bold")
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -112,9 +112,9 @@ def recurrence(
         )
         left.text(1.02, k, f"{row.reached * row.chains:.0f} of {row.chains}", va="center", fontsize=7.5,
                   transform=left.get_yaxis_transform())  # fmt: skip
-    left.set_yticks(range(len(ordered)), ordered["origin"], fontsize=8)
+    left.set_yticks(range(len(ordered)), [literal(origin) for origin in ordered["origin"]], fontsize=8)
     left.set_xscale("symlog", linthresh=1)  # a start may count as the topic already: time 0
-    left.set(xlim=(-0.1, None), xlabel=f"median time to {topic} (sweeps)")
+    left.set(xlim=(-0.1, None), xlabel=f"median time to {literal(topic)} (sweeps)")
     left.set_title("reached", fontsize=8, loc="right")
     left.grid(visible=False, axis="y")
     names = list(stays)
@@ -127,7 +127,11 @@ def recurrence(
                 curve["time"] / sweep, curve["low"], curve["high"], step="post", color=tint, alpha=0.2, lw=0
             )
     right.set(
-        xscale="log", yscale="linear", xlabel="time since entry (sweeps)", ylabel=f"still on {topic}", ylim=(0, 1.02)
+        xscale="log",
+        yscale="linear",
+        xlabel="time since entry (sweeps)",
+        ylabel=f"still on {literal(topic)}",
+        ylim=(0, 1.02),
     )
     if any(len(curve) for curve in stays.values()):
         right.legend(fontsize=8)
@@ -165,7 +169,7 @@ def landscape_map(
     left.hexbin(chains[:, 0], chains[:, 1], gridsize=28, cmap="Greys", mincnt=1, bins="log", linewidths=0)
     for topic, colour in colours.items():
         here = np.array([t == topic for t in topics])
-        left.plot(*passages[here].T, "o", ms=3, color=colour, mec="white", mew=0.3, label=topic)
+        left.plot(*passages[here].T, "o", ms=3, color=colour, mec="white", mew=0.3, label=literal(topic))
     norm = mpl.colors.Normalize(0, float(times[-1]))
     for path, about in zip(paths, abouts, strict=True):
         segments = list(np.stack([path[:-1], path[1:]], axis=1))
@@ -217,10 +221,10 @@ def topic_paths(
                     interpolation="nearest", extent=(0, times[-1], len(origins) - 0.5, -0.5))  # fmt: skip
         axes.set_title(title, fontsize=9.5)
         first = [k for k, o in enumerate(origins) if k == 0 or origins[k - 1] != o]
-        axes.set_yticks(first, [origins[k] for k in first], fontsize=6)
+        axes.set_yticks(first, [literal(origins[k]) for k in first], fontsize=6)
         axes.grid(False)
     panels[-1].set_xlabel("sweeps")
-    handles = [mpl.patches.Patch(color=c, label=name) for c, name in zip(colours, classes, strict=True)]
+    handles = [mpl.patches.Patch(color=c, label=literal(name)) for c, name in zip(colours, classes, strict=True)]
     figure.legend(handles=handles, fontsize=7.5, ncol=6, loc="outside lower center")
     return figure
 
@@ -245,8 +249,9 @@ def basin_moves(counts: Array, names: Sequence[str], scales: pd.DataFrame, stabl
     top = figure.add_subplot(grid[0, :])
     total = counts.sum(axis=1, keepdims=True)
     rates = np.divide(counts, total, out=np.full_like(counts, np.nan), where=total > 0)
+    shown = [literal(name) for name in names]
     sns.heatmap(
-        pd.DataFrame(rates, list(names), list(names)), ax=top, cmap="viridis", annot=np.where(counts > 0, np.char.mod("%d", counts), ""), fmt="",
+        pd.DataFrame(rates, shown, shown), ax=top, cmap="viridis", annot=np.where(counts > 0, np.char.mod("%d", counts), ""), fmt="",
         annot_kws={"fontsize": 6.5}, norm=mpl.colors.LogNorm(1e-3, 1), vmin=1e-3, vmax=1, square=False,
         cbar_kws={"label": f"probability to be there {lag} steps later"},
     )  # fmt: skip

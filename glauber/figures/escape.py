@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from .style import new_figure, palette
+from .style import literal, new_figure, palette
 
 KINDS = ["passage", "random", "chain", "adversarial"]
 FLOOR, CEILING = 1e-6, 1e6  # ratios beyond, 0 and infinity included, are drawn at the edge
@@ -25,7 +25,7 @@ def arrhenius_plot(summary: pd.DataFrame, labels: Mapping[int, str]) -> Figure:
         Name of each trap; the others are not drawn.
     """
     figure, panels = new_figure(2, height=4.4)
-    labels = {trap: label.replace("$", r"\$") for trap, label in labels.items()}  # no mathematics in a text
+    labels = {trap: literal(label) for trap, label in labels.items()}
     colours = palette(labels.values())
     drawn = summary[summary["trap"].isin(labels)]
     for axes, what in zip(panels, ("state", "basin"), strict=True):

@@ -5,7 +5,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from .style import new_figure, palette
+from .style import literal, new_figure, palette
 
 SMALLEST = 1e-9  # nats; anything below, an exact 0 included, is drawn here
 
@@ -26,6 +26,7 @@ def discrepancy_distribution(series: dict[str, pd.Series], floor: float) -> Figu
         ignore_index=True,
     )
     table["source"] = table["source"] + table["source"].map({n: f" ({len(d):,} rectangles)" for n, d in series.items()})
+    table["source"] = table["source"].map(literal)
     colours = palette(table["source"].unique())
     sns.histplot(
         table, x="size", hue="source", stat="density", common_norm=False, element="step", bins=80, ax=axes,

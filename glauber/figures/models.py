@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.figure import Figure
 
-from .style import new_figure, palette
+from .style import literal, new_figure, palette
 
 
 def loss_against_loss(losses: pd.DataFrame) -> Figure:
@@ -23,7 +23,12 @@ def loss_against_loss(losses: pd.DataFrame) -> Figure:
     ends = (low - room, high + room)
     axes.plot(ends, ends, color="0.4", lw=1, linestyle="--", label="the same loss")
     axes.plot(losses[one], losses[two], "o", ms=5, alpha=0.7, color=palette(["passage"])["passage"], label="a passage")
-    axes.set(xlabel=f"{one}: loss (nats per token)", ylabel=f"{two}: loss (nats per token)", xlim=ends, ylim=ends)
+    axes.set(
+        xlabel=f"{literal(one)}: loss (nats per token)",
+        ylabel=f"{literal(two)}: loss (nats per token)",
+        xlim=ends,
+        ylim=ends,
+    )
     axes.set_aspect("equal")
     axes.legend(loc="upper left")
     return figure
@@ -39,7 +44,9 @@ def training_curves(logs: Mapping[str, pd.DataFrame]) -> Figure:
     """
     figure, (axes,) = new_figure(height=3.6)
     for (name, colour), log in zip(palette(logs).items(), logs.values(), strict=True):
-        axes.plot(log["tokens"] / 1e6, log["held_out_loss"], marker="o", ms=3.5, lw=1.3, color=colour, label=name)
+        axes.plot(
+            log["tokens"] / 1e6, log["held_out_loss"], marker="o", ms=3.5, lw=1.3, color=colour, label=literal(name)
+        )
     # The first row of a log is the model before its training, whose loss may be far above all others: the line comes from there.
     later = pd.concat([log.loc[log["tokens"] > 0, "held_out_loss"] for log in logs.values()])
     if len(later):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from numpy.typing import ArrayLike
 
-from .style import WIDTH, new_figure, palette
+from .style import WIDTH, literal, new_figure, palette
 
 TAU = r"temperature $\tau$"
 KINDS = {"maximal": "maximal", "common": "common random numbers", "gumbel": "Gumbel"}
@@ -139,7 +139,15 @@ def _by_group(
         tau = rows["temperature"] * 1.015 ** (shift - 1)  # beside each other, so that intervals can be told apart
         met = np.isfinite(rows["median"])
         some = rows[met]
-        axes.plot(tau[met], some["median"], marker="o", ms=4, lw=1.3, color=colour, label=label.format(key))
+        axes.plot(
+            tau[met],
+            some["median"],
+            marker="o",
+            ms=4,
+            lw=1.3,
+            color=colour,
+            label=literal(key) if label == "{}" else label.format(key),
+        )
         _bars(axes, tau[met], some["low"].replace(0, -np.inf), some["high"], colour, floor, some["budget"])
         axes.plot(tau[~met], rows.loc[~met, "budget"], linestyle="", marker="^", mfc="none", ms=6, color=colour)
         for place, (_, row) in zip(tau, rows.iterrows(), strict=True):
