@@ -119,17 +119,18 @@ def settings_digest(network: SentenceTransformer) -> str:
     """
     tokenizer: Any = network.tokenizer
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    modules = [
-        {
-            "kind": f"{type(module).__module__}.{type(module).__qualname__}",
-            "settings": module.get_config_dict() if hasattr(module, "get_config_dict") else repr(module),
-            "lower": getattr(module, "do_lower_case", None),
-            "encoder": encoder.config.to_dict()
-            if (encoder := getattr(module, "auto_model", None)) is not None
-            else None,
-        }
-        for module in network
-    ]
+    modules = []
+    for module in network:
+        part: Any = module
+        encoder = getattr(part, "auto_model", None)
+        modules.append(
+            {
+                "kind": f"{type(part).__module__}.{type(part).__qualname__}",
+                "settings": part.get_config_dict() if hasattr(part, "get_config_dict") else repr(part),
+                "lower": getattr(part, "do_lower_case", None),
+                "encoder": None if encoder is None else encoder.config.to_dict(),
+            }
+        )
     everything = {
         "modules": modules,
         "tokenizer": backend.to_str() if backend is not None else [tokenizer.get_vocab(), repr(tokenizer)],
