@@ -193,7 +193,7 @@ def test_the_drift_threshold_is_named_as_the_quantile_that_it_is() -> None:
     assert distances.min() <= threshold < np.median(distances)  # most unrelated passages are further apart than that
     series = {"cold": xr.DataArray(np.zeros((3, 1)), dims=("record", "chain"), coords={"record": [0, 2, 4]})}
     figure = draw.trajectories(series, threshold, 2, 0.05)
-    assert "5% quantile of\nunrelated passages" in [text.get_text() for text in figure.axes[0].texts]
+    assert "5% quantile of\nunrelated passages" in figure.axes[-1].get_legend_handles_labels()[1]
     with pytest.raises(ParameterError, match=r"1 topics and quantile = 0\.05 give no threshold"):
         tr.drift_threshold(vectors, ["a", "a", "a"], 0.05)
 

@@ -279,13 +279,12 @@ def trajectories(series: dict[str, xr.DataArray], threshold: float, n: int, quan
     for axes, (title, distance) in zip(panels, series.items(), strict=True):
         for chain in range(distance.sizes["chain"]):
             axes.plot(distance["record"] / n, distance.isel(chain=chain), lw=0.9, alpha=0.75)
-        axes.axhline(threshold, color="0.2", lw=1, linestyle="--")
+        axes.axhline(
+            threshold, color="0.2", lw=1, linestyle="--", label=f"{quantile:.0%} quantile of\nunrelated passages"
+        )
         axes.set(title=title, xlabel="sweeps", ylim=(-0.03, highest))
     panels[0].set_ylabel("cosine distance to the start")
-    panels[0].text(
-        0.02, threshold + 0.015, f"{quantile:.0%} quantile of\nunrelated passages", fontsize=8, color="0.2",
-        transform=panels[0].get_yaxis_transform(),
-    )  # fmt: skip
+    panels[-1].legend(fontsize=8, loc="lower right")
     return figure
 
 

@@ -43,7 +43,7 @@ def beside_paper(times: pd.DataFrame, crossings: pd.DataFrame, level: float = 0.
         rows.append(("fast mixing", n, f"τ of about {fast:g} and above", told, tau, apart / count, *limits, count))
     span = f"τ* of about {paper_value('crossover_low'):g} to {paper_value('crossover_high'):g}, moving up with n"
     for _, row in crossings.iterrows():
-        ends = " to ".join(f"{end:.2f}" if np.isfinite(end) else "open" for end in row[["low", "high"]])
+        ends = ", ".join(f"{end:.2f}" if np.isfinite(end) else "open" for end in row[["low", "high"]])
         told = f"none: {row['reason']}" if row["reason"] else f"τ* = {row['tau_star']:.2f} [{ends}]"
         rows.append(("crossover", row["n"], span, told, np.nan, *row[["tau_star", "low", "high", "pairs"]]))
     columns = ["quantity", "n", "paper", "ours", "temperature", "estimate", "low", "high", "count"]
