@@ -31,6 +31,7 @@ other = "glauber-mini"
 passages = "embedded"
 starts = 30
 n = 16
+max_dropped = 0.1
 temperatures = [0.5, 1.0, 1.5]
 sweeps = 200
 topic = "politics"
@@ -96,7 +97,7 @@ import glauber
 from glauber import ParameterError, basins, engines, figures
 from glauber.embeddings import cosine_distance, load_embedder
 from glauber.figures import basins as draw
-from glauber.passages import common_states, read_passages
+from glauber.passages import account, common_states, read_passages
 from glauber.player import film, player
 from glauber.provenance import provenance
 from glauber.report import by_model, difference_interval, lies, table
@@ -114,7 +115,9 @@ if p.topic not in {passage.topic for passage in labelled}:
     known = ", ".join(sorted({passage.topic for passage in labelled}))
     raise ParameterError(f"topic {p.topic!r} has no labelled passages: give one of {known}")
 both = [lm] + ([second] if second else [])
-begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin, *rest = common_states(
+    [m.text.encode for m in both], read_passages(p.passages), p.n, p.starts, max_dropped=p.max_dropped
+)
 begin_second = rest[0] if rest else begin
 basins.elsewhere(begin.table["topic"], p.topic)  # refuses passages that are all on the topic
 taus = sorted(set(p.temperatures))
@@ -142,6 +145,7 @@ glue("embedder", "all-MiniLM-L6-v2" if p.embedder == "default" else p.embedder, 
 glue("topic", p.topic, display=False)
 glue("n", p.n, display=False)
 glue("starts", p.starts, display=False)
+glue("account", account(dict(zip([m.name for m in both], [begin, *rest], strict=True))), display=False)
 glue("sweeps", p.sweeps, display=False)
 glue("tau-middle", f"{middle:g}", display=False)
 glue("tau-low", f"{taus[0]:g}", display=False)
@@ -224,6 +228,8 @@ table(
 # {glue:text}`salad-forced`. The passages were written for this project and are cleaner than what chains write, so these figures are the best case.
 #
 # ## Long chains
+#
+# Starting texts: {glue:text}`account`.
 #
 # {glue:text}`starts` chains, each from a passage, run for {glue:text}`sweeps` sweeps at each of $\tau$ = {glue:text}`taus`; each text is read once a sweep.
 

@@ -31,6 +31,7 @@ other = "glauber-mini"
 passages = "embedded"
 starts = 24
 n = 16
+max_dropped = 0.1
 temperature = 0.2
 cold = 0.2
 threshold = 500.0
@@ -102,7 +103,7 @@ from myst_nb import glue
 import glauber
 from glauber import ParameterError, escape, figures
 from glauber.figures.escape import arrhenius_plot, ratio_by_count
-from glauber.passages import common_states, read_passages
+from glauber.passages import account, common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, interval, table
 
@@ -114,7 +115,9 @@ second = glauber.load_model(p.second, device=p.device, dtype=p.dtype) if p.secon
 if second:
     second.check_length(p.n)
 both = [lm] + ([second] if second else [])
-begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), p.n, p.starts)
+begin, *rest = common_states(
+    [m.text.encode for m in both], read_passages(p.passages), p.n, p.starts, max_dropped=p.max_dropped
+)
 begin_second = rest[0] if rest else begin
 
 
@@ -126,6 +129,7 @@ def words(state, longest=90):
 
 glue("model", p.model, display=False)
 glue("passages", len(begin.states), display=False)
+glue("account", account(dict(zip([m.name for m in both], [begin, *rest], strict=True))), display=False)
 glue("n", p.n, display=False)
 glue("V", f"{len(lm.vocabulary):,}", display=False)
 glue("tau", p.temperature, display=False)
@@ -138,7 +142,9 @@ glue("h", p.distance, display=False)
 # %% [markdown]
 # ## Traps
 #
-# Three searches start from {glue:text}`passages` passages, cut to {glue:text}`n` tokens: greedy descent (each token replaced by
+# Starting texts: {glue:text}`account`.
+#
+# Three searches start from them: greedy descent (each token replaced by
 # its position's argmax, in sequential and in random order, until nothing changes), cold chains at $\tau$ =
 # {glue:text}`tau-cold` whose longest-held state is kept, and descent from those. None of them need come to a text that repeats one token; such
 # texts are tried too, for {glue:text}`repeated-tried` tokens: all without a letter or digit, the most common ones of the passages, and the most repeated

@@ -32,6 +32,7 @@ other = "glauber-mini"
 passages = "embedded"
 starts = 24
 n = 16
+max_dropped = 0.1
 lengths = [8, 16, 32]
 temperatures = [0.3, 0.6, 1.0, 1.5, 1.75, 2.0, 2.5, 3.5, 5.0]
 pairs = 16
@@ -92,7 +93,7 @@ from glauber import exact, figures, survival
 from glauber import transition as tr
 from glauber.embeddings import load_embedder
 from glauber.figures import transition as draw
-from glauber.passages import common_states, read_passages
+from glauber.passages import account, common_states, read_passages
 from glauber.provenance import provenance
 from glauber.report import by_model, paper_value, table
 
@@ -108,7 +109,9 @@ if second:
 taus = sorted(p.temperatures)
 # All lengths are cut from the same passages, so that a pair differs between lengths by its length alone.
 both = [lm] + ([second] if second else [])
-begin, *rest = common_states([m.text.encode for m in both], read_passages(p.passages), lengths[-1], p.starts)
+begin, *rest = common_states(
+    [m.text.encode for m in both], read_passages(p.passages), lengths[-1], p.starts, max_dropped=p.max_dropped
+)
 begin_second = rest[0] if rest else begin
 topics = begin.table["topic"].tolist()
 shortest = [states.states[:, : lengths[0]] for states in (begin, begin_second)]
@@ -120,6 +123,7 @@ glue("paper-low", f"{paper[0]:g}", display=False)
 glue("paper-high", f"{paper[1]:g}", display=False)
 glue("model", p.model, display=False)
 glue("passages", len(begin.states), display=False)
+glue("account", account(dict(zip([m.name for m in both], [begin, *rest], strict=True))), display=False)
 glue("n", p.n, display=False)
 glue("n-short", lengths[0], display=False)
 glue("n-long", lengths[-1], display=False)
@@ -151,6 +155,8 @@ def between(low, high, form="{:.2f}"):
 
 # %% [markdown]
 # ## Coupling times
+#
+# Starting texts: {glue:text}`account`.
 #
 # {glue:text}`pairs` pairs of passages, each pair from two topics, at $n$ = {glue:text}`lengths` and {glue:text}`temperatures`
 # temperatures from {glue:text}`tau-cold` to {glue:text}`tau-hot`, with a budget of {glue:text}`scales` $n \log n$ steps a run.
