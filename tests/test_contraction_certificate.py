@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import FAMILIES
+import transformers as hf
+from checkpoints import FAMILIES, wordpiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import softmax
 from test_contraction import Array, alpha_of, osc, tv
+from test_models_trial import DEBERTA, SMALL
 
 from glauber import MaskedLM, ModelError, ParameterError, exact, load_model
 from glauber import contraction as con
@@ -40,11 +42,11 @@ def check_oscillation(logits: Array, bound: float) -> float:
 def adversarial(model: MaskedLM, found: con.Certificate) -> Array:
     """Logits of two inputs of the head's norm that point along the worst pair of tokens, and against it."""
     head = con.find_head(model)
-    weight: Any = head.norm.weight
-    direction = weight * (head.decoder.weight[found.first] - head.decoder.weight[found.second])
+    scale: Any = head.norm.weight
+    direction = scale * (head.weight[found.first] - head.weight[found.second])
     direction = direction - direction.mean() if found.centred else direction
     with torch.no_grad():
-        logits = head.decoder(head.norm(torch.stack([direction, -direction]) * 1e6 / direction.norm()))
+        logits = head.norm(torch.stack([direction, -direction]) * 1e6 / direction.norm()) @ head.weight.T
     return np.asarray(logits[:, model.vocabulary].double().numpy())
 
 
@@ -80,6 +82,34 @@ def test_scale_of_the_norm_counts(checkpoints: dict[str, Path]) -> None:
     check_oscillation(worst, scaled.bound)
     with pytest.raises(AssertionError, match="osc"):
         check_oscillation(worst, plain.bound)
+
+
+def square(width: int) -> Any:
+    """As wide as its vocabulary: its dense layer has the shape of a decoder."""
+    config = hf.DebertaV2Config(
+        vocab_size=width, legacy=False, **{**SMALL, "hidden_size": width, "initializer_range": 0.1}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return hf.DebertaV2ForMaskedLM(config).eval()
+
+
+@pytest.mark.parametrize("name", [*DEBERTA, "square"])
+def test_the_certificate_is_that_of_the_vocabulary_projection_whatever_is_called_the_output(name: str) -> None:
+    tokenizer = wordpiece()
+    network = {**DEBERTA, "square": square}[name](len(tokenizer)).double()
+    with torch.no_grad():
+        for weights in network.parameters():
+            if weights.dim() == 1:
+                weights.add_(0.3 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)))
+    model = MaskedLM(network, tokenizer, name)
+    found = con.certify(model)
+    assert con.find_head(model).weight.shape == network.get_input_embeddings().weight.shape
+    assert check_oscillation(logits_of(model, 24, 8, 1), found.bound) > 0.01
+    worst = adversarial(model, found)
+    assert check_oscillation(worst, found.bound) > 0.9
+    with pytest.raises(AssertionError, match="osc"):
+        check_oscillation(worst, found.bound / 2)
 
 
 @pytest.fixture

@@ -22,17 +22,19 @@ EPS_NAMES = ("eps", "variance_epsilon")  # what RMSNorms call it
 
 @dataclass(frozen=True)
 class Head:
-    """The last two modules of a masked-LM head.
+    """The end of a masked-LM head: ``logits = W norm(x) + b``.
 
     Attributes
     ----------
-    norm, decoder : Module
+    norm : Module
+    weight : Tensor, shape (rows, d)
+        ``W``, a row for each id.
     centred : bool
         Whether the norm subtracts the mean (LayerNorm) or not (RMSNorm).
     """
 
     norm: torch.nn.Module
-    decoder: torch.nn.Linear
+    weight: torch.Tensor
     centred: bool
 
 
@@ -69,11 +71,11 @@ def certify(model: MaskedLM) -> Certificate:
     Raises
     ------
     ModelError
-        If the decoder is no linear map behind a LayerNorm or RMSNorm: then there is no such bound.
+        If the logits are no linear map of the output of a LayerNorm or RMSNorm: then there is no such bound.
     """
     head = find_head(model)
     device = torch.device("cpu") if model.device.type == "mps" else model.device
-    weights = head.decoder.weight.detach()[torch.from_numpy(model.vocabulary).to(model.device)].to(device).double()
+    weights = head.weight[torch.from_numpy(model.vocabulary).to(model.device)].to(device).double()
     scale: Any = getattr(head.norm, "weight", None)
     points = weights if scale is None else weights * scale.detach().to(device).double()
     if head.centred:
@@ -85,43 +87,56 @@ def certify(model: MaskedLM) -> Certificate:
 
 
 def find_head(model: MaskedLM) -> Head:
-    """The normalisation whose output is the decoder's input, found by following one small forward.
+    """The normalisation and the table whose product the logits are, found by following one small forward.
+
+    What a network calls its output layer need not be it (DeBERTa's is the head's dense layer), so that nothing is taken by name:
+    of every table with a row for each logit and every module's output it is tried whether the logits are one times the other,
+    and a constant per token.
 
     Raises
     ------
     ModelError
-        If there is none, or the logits are not a linear map of its output and a constant.
+        If there is none, or it is no LayerNorm or RMSNorm.
     """
     network: Any = model.network
-    decoder = network.get_output_embeddings()
-    made: list[tuple[torch.nn.Module, Any, Any]] = []  # kept alive, so that no two outputs share an address
-    entered: list[torch.Tensor] = []
+    made: list[tuple[torch.nn.Module, Any, Any]] = []
     hooks = [m.register_forward_hook(lambda m, a, out: made.append((m, a, out))) for m in network.modules()]
-    hooks.append(decoder.register_forward_pre_hook(lambda m, a: entered.append(a[0])))
-    words = model.vocabulary[: min(4, model.usable_length)].tolist()
+    words = model.vocabulary[: min(4, model.usable_length - 1)].tolist()
     ids = torch.tensor([[*model.text.prefix, *words, model.mask, *model.text.suffix]], device=model.device)
     try:
-        with torch.no_grad():
-            logits = network(input_ids=ids[:, : model.usable_length]).logits[0]
+        logits = model._logits(ids)[0]
     finally:
         for hook in hooks:
             hook.remove()
-    if not isinstance(decoder, torch.nn.Linear) or not entered:
-        raise _none(model, "its output embedding is not called as a linear layer")
-    hidden = entered[-1]
-    source = next(((m, a[0]) for m, a, out in made if out is hidden and a), None)
-    if source is None:
-        raise _none(model, "no module's output is the decoder's input")
-    norm, given = source
-    # Up to a constant per token (biases), the logits must be W h: some heads cap or rescale them.
-    rest = logits - hidden[0] @ decoder.weight.T
-    if (rest - rest[:1]).abs().max() > _tolerance(logits) * logits.abs().max():
-        raise _none(model, "its logits are not linear in the decoder's input")
-    if isinstance(norm, torch.nn.LayerNorm) and norm.normalized_shape == (hidden.shape[-1],):
-        return Head(norm, decoder, True)
-    if _is_rms(norm, given, hidden):
-        return Head(norm, decoder, False)
-    raise _none(model, f"its decoder is fed by {type(norm).__name__}, not by a LayerNorm or RMSNorm")
+    tables = _tables(network, logits.shape[-1])
+    if not tables or len(logits) < 2:  # any one row is linear in any other
+        raise _none(model, "it has no table of one row for each logit, or no room for two tokens")
+    for table in tables:
+        for module, given, out in made:
+            if (
+                torch.is_tensor(out)
+                and out.shape == (1, len(logits), table.shape[1])
+                and _linear(logits, out[0], table)
+            ):
+                if isinstance(module, torch.nn.LayerNorm) and module.normalized_shape == out.shape[-1:]:
+                    return Head(module, table, True)
+                if given and _is_rms(module, given[0], out):
+                    return Head(module, table, False)
+                raise _none(model, f"its decoder is fed by {type(module).__name__}, not by a LayerNorm or RMSNorm")
+    raise _none(model, "its logits are not linear in the output of any of its layers")
+
+
+def _tables(network: Any, rows: int) -> list[torch.Tensor]:
+    """Weights of the output layer and of the embedding, those of them with so many rows; an embedding may serve as both."""
+    weights = [getattr(m, "weight", None) for m in (network.get_output_embeddings(), network.get_input_embeddings())]
+    return [w.detach() for w in weights if isinstance(w, torch.Tensor) and w.ndim == 2 and len(w) == rows]
+
+
+@torch.no_grad()
+def _linear(logits: torch.Tensor, hidden: torch.Tensor, table: torch.Tensor) -> bool:
+    """Whether the logits are ``W h``, up to a constant per token (biases): some heads cap or rescale them."""
+    rest = logits - hidden @ table.T
+    return bool((rest - rest[:1]).abs().max() <= _tolerance(logits) * logits.abs().max())
 
 
 def _none(model: MaskedLM, reason: str) -> ModelError:
@@ -132,6 +147,7 @@ def _tolerance(values: torch.Tensor) -> float:
     return float(np.sqrt(torch.finfo(values.dtype).eps))
 
 
+@torch.no_grad()
 def _is_rms(norm: torch.nn.Module, given: torch.Tensor, made: torch.Tensor) -> bool:
     """Whether a module is ``weight * x / rms(x)``: by its numbers, since every library has a class of its own."""
     weight: Any = getattr(norm, "weight", None)
