@@ -103,16 +103,16 @@ def test_half_the_bound_is_refused_on_two_sites_that_copy_each_other(influence: 
         check_mixing_bound(table, 1.0, 1e-3, factor=0.5)
 
 
-def test_column_sums_are_the_ones_that_count() -> None:
-    """One site sways two that ignore each other: row sums are c, the column sum is 2c, and 2c decides."""
+def test_rows_are_swayed_and_columns_sway() -> None:
+    """One site sways two that ignore each other: each row sum is c, the column sum 2c."""
     c = 0.8
     logits = np.zeros((3, 8, 2))
     first = exact.enumerate_states(3, 2)[:, 0]
     logits[1:, :, 0] = np.where(first == 0, 2.0, -2.0) * np.arctanh(c)
     matrix = con.exact_influence(logits, 1.0)
     assert np.allclose(matrix, np.array([0, c, c])[:, None] * np.array([1, 0, 0]))
-    found = con.alpha(measure_all(exact.Table(logits), 3, [1.0], ["uniform"])).iloc[0]
-    assert (found["columns"], found["rows"]) == (pytest.approx(2 * c), pytest.approx(c))
+    found = con.lower_bounds(measure_all(exact.Table(logits), 3, [1.0], ["uniform"])).iloc[0]
+    assert (found["column_sum"], found["row_sum"]) == (pytest.approx(2 * c), pytest.approx(c))
 
 
 # The estimator
@@ -175,9 +175,9 @@ def test_a_search_finds_more_than_chance_and_never_more_than_there_is() -> None:
         found = con.measure(table, states, temperatures=[1.0, 3.0], substitutions=4, seed=seed)
         for t, tau in enumerate((1.0, 3.0)):
             assert (found["max"][:, t].to_numpy() <= con.exact_influence(table.tables, tau) + 1e-12).all()
-        rows = con.alpha(found)
+        rows = con.lower_bounds(found)
         hot = rows[rows["temperature"] == 1.0].set_index("scheme")
-        sums = {str(scheme): float(value) for scheme, value in hot["columns"].items()}
+        sums = {str(scheme): float(value) for scheme, value in hot["column_sum"].items()}
         better += sums["greedy"] >= sums["uniform"]
         assert sums["all"] >= max(sums.values()) - 1e-12
         assert float(hot["gain"].loc["greedy"]) == pytest.approx(sums["greedy"] / sums["uniform"] - 1)
@@ -194,7 +194,7 @@ def test_subsampled_positions_are_entries_of_the_whole_and_chunks_do_not_matter(
     known = part["max"].notnull()
     assert int(known[0, 0].sum()) == 12
     assert np.allclose(part["max"].where(known, 0), whole["max"].where(known, 0), atol=1e-5)
-    assert (con.alpha(part)["columns"] <= con.alpha(whole)["columns"] + 1e-5).all()
+    assert (con.lower_bounds(part)["column_sum"] <= con.lower_bounds(whole)["column_sum"] + 1e-5).all()
     monkeypatch.setattr("glauber.contraction.influence.ELEMENTS", 1)
     assert np.allclose(con.measure(tiny, states, **arguments)["max"], whole["max"], atol=1e-5)
 
@@ -237,6 +237,8 @@ def test_crossing_is_the_last_one_or_says_why_there_is_none() -> None:
     none, hottest = con.crossing([1, 2], [0.3, 0.2]), con.crossing([1, 2], [3.0, 2.0])
     assert np.isnan(none.last) and none.count == 0
     assert (hottest.last, hottest.count) == (2, 2)
+    assert hottest.words == "2 of the 2 temperatures of the grid, the largest of them τ = 2"
+    assert none.words == "none of the 2 temperatures of the grid"
 
 
 def test_means_by_context_average_to_the_mean() -> None:
@@ -246,7 +248,7 @@ def test_means_by_context_average_to_the_mean() -> None:
     keys = ["scheme", "temperature"]
     each = con.by_context(found)
     assert each.groupby(keys).size().eq(3).all()
-    wanted = con.alpha(found).query("scheme != 'all'").set_index(keys)["mean"]
+    wanted = con.lower_bounds(found).query("scheme != 'all'").set_index(keys)["mean"]
     assert np.allclose(each.groupby(keys, sort=False)["mean"].mean(), wanted)
     near = con.by_context(found, distance=1).groupby(keys, sort=False)["mean"].mean()
     binned = con.by_distance(found)
@@ -255,7 +257,7 @@ def test_means_by_context_average_to_the_mean() -> None:
     alone = con.measure(table, states[:1], temperatures=[0.5, 2.0], substitutions=2, schemes=["top"])
     whole = con.measure(table, states, temperatures=[0.5, 2.0], substitutions=2, schemes=["top"])
     first = con.by_context(whole).query("context == 0")["mean"]
-    assert np.allclose(first, con.alpha(alone)["mean"])
+    assert np.allclose(first, con.lower_bounds(alone)["mean"])
 
 
 # Meeting times and figures
@@ -276,7 +278,7 @@ def test_coupled_chains_meet_within_the_bound_of_the_theorem() -> None:
 
 def test_figures_draw_also_where_little_is_known() -> None:
     found = measure_all(random_table(3, 3, 0), 3, [0.5, 5.0])
-    rows = con.alpha(found)
+    rows = con.lower_bounds(found)
     table = random_table(3, 3, 0)
     starts = np.tile([[0, 0, 0], [1, 1, 1]], (4, 1, 1))
     coupled = coupling.couple(table, starts, temperature=[0.02, 0.02, 3.0, 3.0], steps=12, seed=0)
@@ -284,8 +286,8 @@ def test_figures_draw_also_where_little_is_known() -> None:
     bounds = rows.assign(steps=1.0)[["temperature", "steps"]]
     drawn = [
         figures.influence_map(found, con.by_distance(found), 0.5),
-        figures.alpha_curves(rows, float("nan")),
-        figures.alpha_by_length(rows[rows["scheme"] == "uniform"].assign(n=3)),
+        figures.criteria_curves(rows, float("nan")),
+        figures.criteria_by_length(rows[rows["scheme"] == "uniform"].assign(n=3), 0.5),
         figures.two_sided(points, bounds, 2.0, 1.0),
         figures.two_sided(
             points.assign(low=np.inf, median=np.inf, high=np.inf, censored=1.0), bounds, 0.0, float("nan")
@@ -302,19 +304,32 @@ def test_figures_draw_also_where_little_is_known() -> None:
     [
         ({"substitutions": 0}, "substitutions"),
         ({"substitutions": 3}, "substitutions"),
+        ({"substitutions": 1.5}, "substitutions = 1.5 is refused: give a whole number"),
+        ({"seed": -1}, "seed = -1 is refused"),
         ({"columns": 4}, "columns"),
         ({"rows": 0}, "rows"),
         ({"schemes": ["best"]}, "schemes"),
         ({"schemes": []}, "schemes"),
-        ({"temperatures": [1.0, -1.0]}, "temperatures"),
+        ({"temperatures": [1.0, -1.0]}, "temperature -1.0 is refused: give one from 0.0001 to 1,000,000"),
+        ({"temperatures": [1e-5]}, "temperature 1e-05 is refused"),
+        ({"temperatures": 1e7}, "temperature 10000000.0 is refused"),
+        ({"temperatures": []}, "temperatures have shape"),
         ({"states": np.zeros((0, 3), int)}, "states"),
         ({"states": np.full((1, 3), 9)}, "token id 9"),
         ({"states": [[0, 1, 2], [0, 1]]}, "rows of states have different lengths"),
-        ({"states": [[0.5, 1, 2]]}, "token id 0.5"),
+        ({"states": [[0.5, 1, 2]]}, "token id 0.5 is no whole number"),
+        ({"states": [[0]]}, "rows of 2 tokens or more"),
         ({"temperatures": ["hot"]}, "'hot' in temperatures is no real number"),
     ],
 )
 def test_bad_input_is_refused(change: dict[str, Any], words: str) -> None:
     arguments: dict[str, Any] = {"states": np.zeros((1, 3), int), "temperatures": 1.0, "substitutions": 1} | change
-    with pytest.raises(ParameterError, match=words):
+    with pytest.raises(ParameterError, match=words) as caught:
         con.measure(random_table(3, 3, 0), arguments.pop("states"), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 1e-5, np.inf, np.nan, "hot", [1.0, 2.0]])
+def test_exact_influence_takes_the_temperatures_of_a_run(temperature: Any) -> None:
+    with pytest.raises(ParameterError, match="temperature"):
+        con.exact_influence(random_table(2, 2, 0).tables, temperature)

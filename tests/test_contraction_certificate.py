@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import FAMILIES
+import transformers as hf
+from checkpoints import FAMILIES, wordpiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import softmax
 from test_contraction import Array, alpha_of, osc, tv
+from test_models_trial import DEBERTA, SMALL
 
 from glauber import MaskedLM, ModelError, ParameterError, exact, load_model
 from glauber import contraction as con
@@ -40,11 +42,11 @@ def check_oscillation(logits: Array, bound: float) -> float:
 def adversarial(model: MaskedLM, found: con.Certificate) -> Array:
     """Logits of two inputs of the head's norm that point along the worst pair of tokens, and against it."""
     head = con.find_head(model)
-    weight: Any = head.norm.weight
-    direction = weight * (head.decoder.weight[found.first] - head.decoder.weight[found.second])
+    scale: Any = head.norm.weight
+    direction = scale * (head.weight[found.first] - head.weight[found.second])
     direction = direction - direction.mean() if found.centred else direction
     with torch.no_grad():
-        logits = head.decoder(head.norm(torch.stack([direction, -direction]) * 1e6 / direction.norm()))
+        logits = head.norm(torch.stack([direction, -direction]) * 1e6 / direction.norm()) @ head.weight.T
     return np.asarray(logits[:, model.vocabulary].double().numpy())
 
 
@@ -80,6 +82,34 @@ def test_scale_of_the_norm_counts(checkpoints: dict[str, Path]) -> None:
     check_oscillation(worst, scaled.bound)
     with pytest.raises(AssertionError, match="osc"):
         check_oscillation(worst, plain.bound)
+
+
+def square(width: int) -> Any:
+    """As wide as its vocabulary: its dense layer has the shape of a decoder."""
+    config = hf.DebertaV2Config(
+        vocab_size=width, legacy=False, **{**SMALL, "hidden_size": width, "initializer_range": 0.1}
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        return hf.DebertaV2ForMaskedLM(config).eval()
+
+
+@pytest.mark.parametrize("name", [*DEBERTA, "square"])
+def test_the_certificate_is_that_of_the_vocabulary_projection_whatever_is_called_the_output(name: str) -> None:
+    tokenizer = wordpiece()
+    network = {**DEBERTA, "square": square}[name](len(tokenizer)).double()
+    with torch.no_grad():
+        for weights in network.parameters():
+            if weights.dim() == 1:
+                weights.add_(0.3 * torch.randn(weights.shape, generator=torch.Generator().manual_seed(1)))
+    model = MaskedLM(network, tokenizer, name)
+    found = con.certify(model)
+    assert con.find_head(model).weight.shape == network.get_input_embeddings().weight.shape
+    assert check_oscillation(logits_of(model, 24, 8, 1), found.bound) > 0.01
+    worst = adversarial(model, found)
+    assert check_oscillation(worst, found.bound) > 0.9
+    with pytest.raises(AssertionError, match="osc"):
+        check_oscillation(worst, found.bound / 2)
 
 
 @pytest.fixture
@@ -165,9 +195,61 @@ def test_certified_temperatures() -> None:
     assert con.t_mix_bound(4, 1.0) == con.t_mix_bound(4, 7.0) == np.inf
 
 
-def test_no_certificate_at_temperature_0() -> None:
-    with pytest.raises(ParameterError, match="temperature = 0: give a positive one"):
-        con.alpha_cert(con.tau_cert(10.0, 2), 10.0, 2)
+def test_the_bound_is_for_its_n_and_diverges_at_the_certified_temperature() -> None:
+    for n in (3, 16):
+        tau = con.tau_cert(10.0, n)
+        steps = con.certified_steps([0.5 * tau, tau * (1 - 1e-9), 1.001 * tau, 1.1 * tau, 2 * tau], 10.0, n, 0.01)
+        assert np.isinf(steps[:2]).all()
+        assert steps[2] > 50 * steps[3] > 50 * steps[4]
+        assert steps[4] == pytest.approx(n / (1 - con.alpha_cert(2 * tau, 10.0, n)) * np.log(n / 0.01))
+    assert np.isinf(con.certified_steps(1.1 * con.tau_cert(10.0, 16), 10.0, 32)).all()
+
+
+def test_the_certified_temperature_grows_with_the_length() -> None:
+    table = con.certified_lengths(10.0, (2, 3, 16, 128), 0.01)
+    assert table["tau_cert"].is_monotonic_increasing
+    assert table["tau_cert"].tolist() == [con.tau_cert(10.0, n) for n in table["n"]]
+    assert np.isnan(table["steps"][0])
+    for _, row in table[1:].iterrows():
+        n = int(row["n"])
+        assert (
+            row["steps"]
+            == con.t_mix_bound(n, con.alpha_cert(2 * row["tau_cert"], 10.0, n), 0.01)
+            < 3 * n * np.log(100 * n)
+        )
+    assert np.isnan(con.certified_lengths(1e7, [128])["steps"][0])
+
+
+def test_the_four_criteria_of_the_certified_matrix_are_one() -> None:
+    n, alpha = 5, con.alpha_cert(30.0, 10.0, 5)
+    found = con.criteria(alpha / (n - 1) * (1 - np.eye(n)))
+    assert np.allclose(found["value"], alpha)
+    assert np.allclose(found["steps"], con.t_mix_bound(n, alpha))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 1e-5, 1e7, np.inf, np.nan, "hot"])
+def test_a_certificate_takes_the_temperatures_of_a_run(temperature: Any) -> None:
+    with pytest.raises(ParameterError, match="temperature"):
+        con.alpha_cert(temperature, 10.0, 3)
+    with pytest.raises(ParameterError, match="temperature"):
+        con.certified_steps([1.0, temperature], 10.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("states", "positions", "words"),
+    [
+        ([[300, 301], [300]], [0, 1], "rows of states have different lengths"),
+        ([[300.5, 301.0], [300.0, 301.0]], [0, 1], "token id 300.5 is no whole number"),
+        ([[300, 301], [301, 300]], [0.5, 1], "positions"),
+        ([[300, 301], [301, 300]], [0, 2], "positions"),
+        ([[300, 301], [301, 300]], [0], "positions"),
+        ([[300, 301], [301, 300]], [[0], [1, 2]], "rows of positions have different lengths"),
+    ],
+)
+def test_bad_contexts_are_refused(states: Any, positions: Any, words: str, tiny64: MaskedLM) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        con.oscillations(tiny64, states, positions)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_certificate_bounds_the_exact_chain(tiny64: MaskedLM) -> None:
@@ -185,5 +267,6 @@ def test_the_certificate_bounds_the_exact_chain(tiny64: MaskedLM) -> None:
 def test_bad_bounds_are_refused(n: int, alpha: float, eps: float) -> None:
     with pytest.raises(ParameterError):
         con.t_mix_bound(n, alpha, eps)
-    with pytest.raises(ParameterError):
-        con.tau_cert(-1.0, 3)
+    for bound in (-1.0, np.inf, np.nan):
+        with pytest.raises(ParameterError, match="bound of 0 nats or more"):
+            con.tau_cert(bound, 3)

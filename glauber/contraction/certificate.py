@@ -6,15 +6,21 @@ two contexts ``beta`` and ``b`` cancel, so that ``osc(l - l') <= B = 2 sqrt(d) m
 ``tanh(osc / 4)`` in total variation; hence a bound on every ``c_ij`` (book, section Contraction).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from .. import chain
+from ..checks import reals, shown, whole
+from ..engines.trace import COLDEST, HOTTEST, temperatures
 from ..errors import ModelError, ParameterError
 from ..models import Conditionals, MaskedLM
+from .criteria import grid, t_mix_bound
 
 ELEMENTS = 2**24  # entries of the Gram matrix held at a time
 EPS_NAMES = ("eps", "variance_epsilon")  # what RMSNorms call it
@@ -22,17 +28,19 @@ EPS_NAMES = ("eps", "variance_epsilon")  # what RMSNorms call it
 
 @dataclass(frozen=True)
 class Head:
-    """The last two modules of a masked-LM head.
+    """The end of a masked-LM head: ``logits = W norm(x) + b``.
 
     Attributes
     ----------
-    norm, decoder : Module
+    norm : Module
+    weight : Tensor, shape (rows, d)
+        ``W``, a row for each id.
     centred : bool
         Whether the norm subtracts the mean (LayerNorm) or not (RMSNorm).
     """
 
     norm: torch.nn.Module
-    decoder: torch.nn.Linear
+    weight: torch.Tensor
     centred: bool
 
 
@@ -69,11 +77,11 @@ def certify(model: MaskedLM) -> Certificate:
     Raises
     ------
     ModelError
-        If the decoder is no linear map behind a LayerNorm or RMSNorm: then there is no such bound.
+        If the logits are no linear map of the output of a LayerNorm or RMSNorm: then there is no such bound.
     """
     head = find_head(model)
     device = torch.device("cpu") if model.device.type == "mps" else model.device
-    weights = head.decoder.weight.detach()[torch.from_numpy(model.vocabulary).to(model.device)].to(device).double()
+    weights = head.weight[torch.from_numpy(model.vocabulary).to(model.device)].to(device).double()
     scale: Any = getattr(head.norm, "weight", None)
     points = weights if scale is None else weights * scale.detach().to(device).double()
     if head.centred:
@@ -85,43 +93,56 @@ def certify(model: MaskedLM) -> Certificate:
 
 
 def find_head(model: MaskedLM) -> Head:
-    """The normalisation whose output is the decoder's input, found by following one small forward.
+    """The normalisation and the table whose product the logits are, found by following one small forward.
+
+    What a network calls its output layer need not be it (DeBERTa's is the head's dense layer), so that nothing is taken by name:
+    of every table with a row for each logit and every module's output it is tried whether the logits are one times the other,
+    and a constant per token.
 
     Raises
     ------
     ModelError
-        If there is none, or the logits are not a linear map of its output and a constant.
+        If there is none, or it is no LayerNorm or RMSNorm.
     """
     network: Any = model.network
-    decoder = network.get_output_embeddings()
-    made: list[tuple[torch.nn.Module, Any, Any]] = []  # kept alive, so that no two outputs share an address
-    entered: list[torch.Tensor] = []
+    made: list[tuple[torch.nn.Module, Any, Any]] = []
     hooks = [m.register_forward_hook(lambda m, a, out: made.append((m, a, out))) for m in network.modules()]
-    hooks.append(decoder.register_forward_pre_hook(lambda m, a: entered.append(a[0])))
-    words = model.vocabulary[: min(4, model.usable_length)].tolist()
+    words = model.vocabulary[: min(4, model.usable_length - 1)].tolist()
     ids = torch.tensor([[*model.text.prefix, *words, model.mask, *model.text.suffix]], device=model.device)
     try:
-        with torch.no_grad():
-            logits = network(input_ids=ids[:, : model.usable_length]).logits[0]
+        logits = model._logits(ids)[0]
     finally:
         for hook in hooks:
             hook.remove()
-    if not isinstance(decoder, torch.nn.Linear) or not entered:
-        raise _none(model, "its output embedding is not called as a linear layer")
-    hidden = entered[-1]
-    source = next(((m, a[0]) for m, a, out in made if out is hidden and a), None)
-    if source is None:
-        raise _none(model, "no module's output is the decoder's input")
-    norm, given = source
-    # Up to a constant per token (biases), the logits must be W h: some heads cap or rescale them.
-    rest = logits - hidden[0] @ decoder.weight.T
-    if (rest - rest[:1]).abs().max() > _tolerance(logits) * logits.abs().max():
-        raise _none(model, "its logits are not linear in the decoder's input")
-    if isinstance(norm, torch.nn.LayerNorm) and norm.normalized_shape == (hidden.shape[-1],):
-        return Head(norm, decoder, True)
-    if _is_rms(norm, given, hidden):
-        return Head(norm, decoder, False)
-    raise _none(model, f"its decoder is fed by {type(norm).__name__}, not by a LayerNorm or RMSNorm")
+    tables = _tables(network, logits.shape[-1])
+    if not tables or len(logits) < 2:  # any one row is linear in any other
+        raise _none(model, "it has no table of one row for each logit, or no room for two tokens")
+    for table in tables:
+        for module, given, out in made:
+            if (
+                torch.is_tensor(out)
+                and out.shape == (1, len(logits), table.shape[1])
+                and _linear(logits, out[0], table)
+            ):
+                if isinstance(module, torch.nn.LayerNorm) and module.normalized_shape == out.shape[-1:]:
+                    return Head(module, table, True)
+                if given and _is_rms(module, given[0], out):
+                    return Head(module, table, False)
+                raise _none(model, f"its decoder is fed by {type(module).__name__}, not by a LayerNorm or RMSNorm")
+    raise _none(model, "its logits are not linear in the output of any of its layers")
+
+
+def _tables(network: Any, rows: int) -> list[torch.Tensor]:
+    """Weights of the output layer and of the embedding, those of them with so many rows; an embedding may serve as both."""
+    weights = [getattr(m, "weight", None) for m in (network.get_output_embeddings(), network.get_input_embeddings())]
+    return [w.detach() for w in weights if isinstance(w, torch.Tensor) and w.ndim == 2 and len(w) == rows]
+
+
+@torch.no_grad()
+def _linear(logits: torch.Tensor, hidden: torch.Tensor, table: torch.Tensor) -> bool:
+    """Whether the logits are ``W h``, up to a constant per token (biases): some heads cap or rescale them."""
+    rest = logits - hidden @ table.T
+    return bool((rest - rest[:1]).abs().max() <= _tolerance(logits) * logits.abs().max())
 
 
 def _none(model: MaskedLM, reason: str) -> ModelError:
@@ -132,6 +153,7 @@ def _tolerance(values: torch.Tensor) -> float:
     return float(np.sqrt(torch.finfo(values.dtype).eps))
 
 
+@torch.no_grad()
 def _is_rms(norm: torch.nn.Module, given: torch.Tensor, made: torch.Tensor) -> bool:
     """Whether a module is ``weight * x / rms(x)``: by its numbers, since every library has a class of its own."""
     weight: Any = getattr(norm, "weight", None)
@@ -157,11 +179,22 @@ def oscillations(model: Conditionals, states: ArrayLike, positions: ArrayLike) -
     -------
     array of float64, shape (contexts * (contexts - 1) / 2,)
         In nats.
+
+    Raises
+    ------
+    ParameterError
+        If rows have different lengths, a token is no whole number or not in the vocabulary, or a position is not in the row.
     """
-    rows, at = (torch.from_numpy(np.asarray(a, dtype=np.int64)).to(model.device) for a in (states, positions))
-    logits = model.conditional_logits(rows, at).cpu().double().numpy()
+    rows, at = chain.init(model, states).tokens, reals("positions", positions)
+    n = rows.shape[1]
+    if at.shape != rows.shape[:1] or not np.isin(at, np.arange(n)).all():
+        raise ParameterError(
+            f"positions {shown(at.tolist())}: give one whole number from 0 to {n - 1} for each of {len(rows)} rows"
+        )
+    masked = torch.from_numpy(at.astype(np.int64)).to(model.device)
+    logits = model.conditional_logits(rows, masked).cpu().double().numpy()
     differences = (logits[r + 1 :] - logits[r] for r in range(len(logits) - 1))
-    return np.concatenate([np.ptp(d, axis=1) for d in differences])
+    return np.concatenate([np.zeros(0), *(np.ptp(d, axis=1) for d in differences)])
 
 
 def farthest_pair(points: torch.Tensor) -> tuple[int, int, float]:
@@ -203,9 +236,11 @@ def farthest_pair(points: torch.Tensor) -> tuple[int, int, float]:
 
 
 def tau_cert(bound: float, n: int) -> float:
-    """The temperature above which ``(n-1) tanh(B / (4 tau)) < 1``, so that the chain provably mixes in ``O(n log n)``.
+    """The temperature above which ``(n-1) tanh(B / (4 tau)) < 1``, so that a bound on the mixing time is proved for this ``n``.
 
-    ``B / (4 artanh(1/(n-1)))``; 0 for ``n <= 2``, where every positive temperature will do.
+    ``B / (4 artanh(1/(n-1)))``; 0 for ``n <= 2``, where every positive temperature will do. It grows with ``n``, like
+    ``n B / 4``, so that no one temperature above 0 is certified at all lengths; and the bound (`certified_steps`) diverges
+    as the temperature falls to it.
 
     Parameters
     ----------
@@ -217,45 +252,65 @@ def tau_cert(bound: float, n: int) -> float:
     Raises
     ------
     ParameterError
-        If ``n`` is below 1 or ``B`` negative.
+        If ``n`` is no whole number from 1, or ``B`` is negative or not finite.
     """
-    if n < 1 or not bound >= 0:
-        raise ParameterError(f"n = {n} and B = {bound:g}: give n of 1 or more and a bound of 0 nats or more")
-    return 0.0 if n <= 2 else float(bound / (4 * np.arctanh(1 / (n - 1))))
+    whole("n", n)
+    return 0.0 if n <= 2 else float(_nats(bound) / (4 * np.arctanh(1 / (n - 1))))
 
 
 def alpha_cert(temperature: float, bound: float, n: int) -> float:
-    """The certified upper bound ``(n-1) tanh(B / (4 tau))`` on ``alpha(tau)``.
+    """The certified upper bound ``(n-1) tanh(B / (4 tau))`` on the row and column sums, the norm and the radius alike.
 
     Raises
     ------
     ParameterError
-        If the temperature is not positive.
+        If the temperature is outside the range of a run (`glauber.engines.trace.temperatures`), ``n`` is no whole number from 1,
+        or ``B`` is negative or not finite.
     """
-    if not temperature > 0:
-        raise ParameterError(f"temperature = {temperature:g}: give a positive one")
-    return float((n - 1) * np.tanh(bound / (4 * temperature)))
+    tau = temperatures(temperature, 1, "bound").item()
+    return float((whole("n", n) - 1) * np.tanh(_nats(bound) / (4 * tau)))
 
 
-def t_mix_bound(n: int, alpha: float, eps: float = 0.25) -> float:
-    """Steps after which the chain is within ``eps`` of equilibrium, ``n/(1-alpha) log(n/eps)``; infinite if ``alpha >= 1``.
+def certified_steps(taus: ArrayLike, bound: float, n: int, eps: float = 0.25) -> NDArray[np.float64]:
+    """The proved bound ``n / (1 - alpha_cert) log(n / eps)`` on the mixing time from every start, at each temperature.
 
-    The theorem holds from every start :cite:`bubley1997path`, :cite:`levin2017markov`; ``alpha`` must be the true one or an
-    upper bound, never a sampled one.
+    Infinite up to ``tau_cert(bound, n)``, and as large as one likes just above it.
 
     Parameters
     ----------
+    taus : array of float, shape (count,)
+    bound : float
+        ``B`` in nats.
     n : int
         Free positions.
-    alpha : float
     eps : float
         Total variation, between 0 and 1.
 
     Raises
     ------
     ParameterError
-        If ``n`` is below 1, ``alpha`` is negative or NaN, or ``eps`` is not between 0 and 1.
+        As `alpha_cert` and `glauber.contraction.t_mix_bound`.
     """
-    if n < 1 or not alpha >= 0 or not 0 < eps < 1:
-        raise ParameterError(f"n = {n}, alpha = {alpha:g}, eps = {eps:g}: give n >= 1, alpha >= 0 and 0 < eps < 1")
-    return float(n / (1 - alpha) * np.log(n / eps)) if alpha < 1 else float("inf")
+    return np.array([t_mix_bound(n, alpha_cert(tau, bound, n), eps) for tau in grid(taus)])
+
+
+def certified_lengths(bound: float, lengths: Iterable[int], eps: float = 0.25) -> pd.DataFrame:
+    """How the certificate of one network changes with the number of free positions.
+
+    Returns
+    -------
+    DataFrame
+        ``n``; ``tau_cert``; ``steps``, the bound at twice that temperature, NaN where it is 0 or beyond the temperatures of a run.
+    """
+    rows = []
+    for n in lengths:
+        tau = tau_cert(bound, n)
+        usable = COLDEST <= 2 * tau <= HOTTEST
+        rows.append((n, tau, float(certified_steps(2 * tau, bound, n, eps)[0]) if usable else np.nan))
+    return pd.DataFrame(rows, columns=["n", "tau_cert", "steps"])
+
+
+def _nats(bound: float) -> float:
+    if not 0 <= bound < np.inf:
+        raise ParameterError(f"B = {bound:g}: give a bound of 0 nats or more")
+    return float(bound)

@@ -1,13 +1,12 @@
 """Influence of one position on another: how far a conditional moves when one token elsewhere changes.
 
-``c_ij(tau) = max TV(p_i,tau(. | x_-i), p_i,tau(. | y_-i))`` over the pairs ``x, y`` that differ at ``j`` alone, and
-``alpha(tau) = max_j sum_i c_ij(tau)``. On a network the maximum can only be searched, so that whatever is found here is a
-*lower* bound on ``c_ij`` and on ``alpha``: a sampled ``alpha < 1`` certifies nothing, a sampled ``alpha >= 1`` shows that
-the contraction theorem does not apply (paper, section 3; :cite:`dobrushin1970`).
+``c_ij(tau) = max TV(p_i,tau(. | x_-i), p_i,tau(. | y_-i))`` over the pairs ``x, y`` that differ at ``j`` alone (paper, section 3;
+:cite:`dobrushin1970`). On a network the maximum can only be searched, so that whatever is found here is a *lower* bound on
+``c_ij``, and so is what `glauber.contraction.lower_bounds` makes of it on each criterion of rapid mixing: a sampled value below 1 certifies
+nothing, a sampled value of 1 or more rules out that criterion alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,12 @@ import torch
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import reals
+from .. import chain
+from ..checks import whole
+from ..engines import trace
 from ..errors import ParameterError
 from ..models import Conditionals
+from .criteria import grid
 
 ELEMENTS = 2**22  # probabilities held at a time, in float64 and a few copies
 SCHEMES = ("uniform", "top", "greedy")
@@ -45,6 +47,7 @@ def measure(
     model : Conditionals
     states : array of int, shape (contexts, n)
     temperatures : array of float, shape (temperatures,)
+        Each in the range of a run (`glauber.engines.trace.temperatures`).
     substitutions : int
         Tokens tried at ``j`` beside the text's own.
     schemes : sequence of str
@@ -52,8 +55,8 @@ def measure(
         ``j``. ``greedy``: half of them the tokens that moved the other positions most in what the search has seen so far
         (total variation summed over positions and temperatures), half drawn afresh; the same number of forwards.
     columns, rows : int, optional
-        How many positions ``j`` and ``i`` to measure, drawn uniformly; all by default. Sums over fewer are still lower
-        bounds.
+        How many positions ``j`` and ``i`` to measure, drawn uniformly; all by default. Fewer still give lower bounds, but
+        weaker ones: a row sum needs all columns.
     seed : int
         The draws of a context depend on (seed, its row, the scheme) alone, up to what ``greedy`` has seen before.
 
@@ -68,17 +71,17 @@ def measure(
     Raises
     ------
     ParameterError
-        If a parameter is outside its range or a token is not in the vocabulary.
+        If a parameter is outside its range, rows of states have different lengths, or a token is no whole number or not in the
+        vocabulary.
     """
     texts, tau = _check(model, states, temperatures, schemes)
     contexts, n = texts.shape
     size = len(model.vocabulary)
-    for name, value, most in (("substitutions", substitutions, size - 1), ("columns", columns, n), ("rows", rows, n)):
-        if value is not None and not 1 <= value <= most:
-            raise ParameterError(f"{name} = {value}: give 1 to {most}")
+    substitutions, seed = whole("substitutions", substitutions, high=size - 1), whole("seed", seed, 0)
+    columns, rows = (n if m is None else whole(name, m, high=n) for name, m in (("columns", columns), ("rows", rows)))
     chosen = np.random.default_rng(seed)
-    at_j = np.sort(chosen.choice(n, n if columns is None else columns, replace=False))
-    at_i = np.sort(chosen.choice(n, n if rows is None else rows, replace=False))
+    at_j = np.sort(chosen.choice(n, columns, replace=False))
+    at_i = np.sort(chosen.choice(n, rows, replace=False))
     shape = (len(schemes), len(tau), n, n)
     largest, each = np.full(shape, np.nan), np.full((contexts, *shape), np.nan)
     largest[:, :, at_i[:, None], at_j] = each[:, :, :, at_i[:, None], at_j] = 0.0
@@ -121,17 +124,12 @@ def measure(
 def _check(
     model: Conditionals, states: ArrayLike, temperatures: ArrayLike, schemes: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    texts, tau = reals("states", states), np.atleast_1d(reals("temperatures", temperatures).astype(np.float64))
-    if texts.ndim != 2 or texts.shape[0] < 1 or texts.shape[1] < 2:
-        raise ParameterError(f"states have shape {texts.shape}: give one row of 2 tokens or more per context")
-    outside = np.setdiff1d(texts, model.vocabulary)
-    if len(outside):
-        raise ParameterError(f"token id {outside[0]} is special or outside the vocabulary: give ids the chain may emit")
-    if tau.ndim != 1 or not len(tau) or not (np.isfinite(tau) & (tau > 0)).all():
-        raise ParameterError(f"temperatures {tau.tolist()}: give one or more positive numbers")
+    texts, tau = chain.init(model, states).tokens.cpu().numpy(), grid(temperatures)
+    if texts.shape[1] < 2:
+        raise ParameterError(f"states have shape {texts.shape}: give rows of 2 tokens or more")
     if not len(schemes) or not set(schemes) <= set(SCHEMES):
         raise ParameterError(f"schemes {list(schemes)}: give some of {', '.join(SCHEMES)}")
-    return texts.astype(np.int64), tau
+    return texts, tau
 
 
 def _draw(rng: np.random.Generator, size: int, without: list[int], count: int) -> NDArray[np.int64]:
@@ -189,9 +187,14 @@ def exact_influence(tables: NDArray[np.float64], temperature: float) -> NDArray[
     tables : array of float64, shape (n, k**n, k)
         ``l_i(v; x_-i)`` in nats, in the order of `glauber.exact.enumerate_states`.
     temperature : float
+
+    Raises
+    ------
+    ParameterError
+        If the temperature is outside the range of a run.
     """
     n, _, k = tables.shape
-    law = np.exp((tables - tables.max(axis=2, keepdims=True)) / temperature)
+    law = np.exp((tables - tables.max(axis=2, keepdims=True)) / trace.temperatures(temperature, 1, "matrix").item())
     law /= law.sum(axis=2, keepdims=True)
     found = np.zeros((n, n))
     for i in range(n):
@@ -199,40 +202,6 @@ def exact_influence(tables: NDArray[np.float64], temperature: float) -> NDArray[
             by_j = np.moveaxis(law[i].reshape(*(k,) * n, k), j, 0).reshape(k, -1, k)
             found[i, j] = max(0.5 * np.abs(by_j - by_j[a]).sum(axis=2).max() for a in range(k))
     return found
-
-
-def alpha(influence: xr.Dataset) -> pd.DataFrame:
-    """Sums of influence: what the search found of ``alpha(tau)``, lower bounds all, and the mean influence beside them.
-
-    Parameters
-    ----------
-    influence : Dataset
-        From `measure`.
-
-    Returns
-    -------
-    DataFrame
-        ``scheme`` (``all``, the largest entries found by any, comes last if there are several), ``temperature``;
-        ``columns``: ``max_j sum_i`` of ``max``, a lower bound on ``alpha``; ``rows``: ``max_i sum_j``, the other norm, which
-        the theorem does not use; ``mean``: the mean over ``j`` of ``sum_i`` of ``mean``, how many other positions one
-        typical substitution moves; ``gain``: the excess of ``columns`` over the ``uniform`` scheme's, relative.
-    """
-    largest, mean = influence["max"], influence["mean"]
-    if influence.sizes["scheme"] > 1:
-        largest = xr.concat([largest, largest.max("scheme").expand_dims(scheme=["all"])], "scheme")
-    sums = xr.Dataset(
-        {
-            "columns": largest.sum("i").max("j"),
-            "rows": largest.sum("j").max("i"),
-            "mean": mean.sum("i", min_count=1).mean("j").reindex(scheme=largest["scheme"]),
-        }
-    )
-    gain = np.full(sums["columns"].shape, np.nan)
-    if "uniform" in sums["scheme"]:
-        random = sums["columns"].sel(scheme="uniform", drop=True)
-        gain = (sums["columns"] / random.where(random > 0) - 1).transpose(*sums["columns"].dims).to_numpy()
-    sums["gain"] = (sums["columns"].dims, gain)
-    return sums.to_dataframe(dim_order=["scheme", "temperature"]).reset_index()
 
 
 def by_context(influence: xr.Dataset, distance: int | None = None) -> pd.DataFrame:
@@ -244,7 +213,7 @@ def by_context(influence: xr.Dataset, distance: int | None = None) -> pd.DataFra
         From `measure`.
     distance : int, optional
         The mean over the measured pairs of positions at this distance; by default the mean over ``j`` of the sum over
-        ``i``, as ``mean`` of `alpha`.
+        ``i``, as ``mean`` of `glauber.contraction.lower_bounds`.
 
     Returns
     -------
@@ -274,53 +243,3 @@ def by_distance(influence: xr.Dataset) -> pd.DataFrame:
     return grouped.agg(
         largest=("max", "max"), typical=("max", "mean"), mean=("mean", "mean"), pairs=("max", "size")
     ).reset_index()
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """Where a sampled ``alpha`` falls below 1.
-
-    Attributes
-    ----------
-    temperature : float
-        NaN if there is none in the grid.
-    reason : str
-        Why it is NaN, else empty.
-    last : float
-        The largest temperature of the grid with a value at or above the level, NaN if there is none: what was found, not
-        interpolated.
-    count : int
-        Temperatures of the grid with such a value. ``alpha`` need not be monotone, so they need not be all up to ``last``.
-    """
-
-    temperature: float
-    reason: str
-    last: float
-    count: int
-
-
-def crossing(temperatures: ArrayLike, values: ArrayLike, level: float = 1.0) -> Crossing:
-    """The temperature above which ``values`` stay below ``level``, interpolated linearly in ``log tau``.
-
-    ``alpha`` need not be monotone: near ``tau = 0`` two laws with the same likeliest token agree again. So this is the last
-    crossing of the grid. For a sampled ``alpha`` it lies, up to the interpolation, at or below that of ``alpha`` itself.
-
-    Raises
-    ------
-    ParameterError
-        If the two have different lengths or are empty.
-    """
-    tau, value = np.asarray(temperatures, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    if tau.ndim != 1 or tau.shape != value.shape or not len(tau):
-        raise ParameterError(f"temperatures {tau.shape} and values {value.shape} do not match: give one value for each")
-    order = np.argsort(tau)
-    tau, value = tau[order], value[order]
-    above = np.flatnonzero(value >= level)
-    if not len(above):
-        return Crossing(np.nan, f"below {level:g} on the whole grid, from tau = {tau[0]:g} on", np.nan, 0)
-    last, found = int(above[-1]), (float(tau[above[-1]]), len(above))
-    if last == len(tau) - 1:
-        reason = f"still {value[-1]:.3g} at the highest temperature of the grid, tau = {tau[-1]:g}"
-        return Crossing(np.nan, reason, *found)
-    share = (value[last] - level) / (value[last] - value[last + 1])
-    return Crossing(float(tau[last] * (tau[last + 1] / tau[last]) ** share), "", *found)

@@ -7,6 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..contraction import CRITERIA
 from .style import new_figure, palette
 
 SEARCHED = {
@@ -48,56 +49,67 @@ def influence_map(influence: xr.Dataset, decay: pd.DataFrame, temperature: float
     return figure
 
 
-def alpha_curves(table: pd.DataFrame, last: float) -> Figure:
-    """The ``alpha`` found by each search, and the mean influence, against temperature.
+def criteria_curves(table: pd.DataFrame, last: float) -> Figure:
+    """What the best search found of each criterion, and what each search found of one of them, against temperature.
 
     Parameters
     ----------
     table : DataFrame
-        From `glauber.contraction.alpha`.
+        From `glauber.contraction.lower_bounds`.
     last : float
-        Largest temperature of the grid at which the best search found 1 or more; NaN draws none.
+        Largest temperature of the grid at which the spectral radius found is 1 or more, so that no criterion holds; NaN draws
+        none.
     """
-    figure, (axes,) = new_figure(height=3.9)
+    figure, (left, right) = new_figure(2, height=4.2)
+    best = table[table["scheme"] == table["scheme"].iloc[-1]]
+    colours = palette(list(CRITERIA))
+    for name, label in CRITERIA.items():
+        left.plot(best["temperature"], best[name], color=colours[name], marker="o", ms=3, label=label)
+    _mark(left, last, "largest $\\tau$ with all\n four ruled out")
+    left.set(ylabel="lower bound, best of all searches")
     colours = palette(table["scheme"].unique())
     for scheme, rows in table.groupby("scheme", sort=False):
         name = str(scheme)
-        best = name == "all"
-        label = f"{SEARCHED[name]}: lower bound on $\\alpha$"
-        axes.plot(rows["temperature"], rows["columns"], color=colours[name], marker="o", ms=4, lw=2 if best else 1.2,
-                  label=label)  # fmt: skip
+        right.plot(rows["temperature"], rows["column_sum"], color=colours[name], marker="o", ms=3, label=SEARCHED[name])
         if rows["mean"].notna().all():
-            axes.plot(rows["temperature"], rows["mean"], color=colours[name], linestyle=":",
-                      label=f"{SEARCHED[name]}: mean influence")  # fmt: skip
-    _level(axes)
-    _mark(axes, last, "largest $\\tau$ with $\\alpha \\geq 1$ found")
-    axes.set(
-        xscale="log", yscale="log", xlabel=r"temperature $\tau$", ylabel=r"$\max_j \sum_{i \neq j}$ of what was found"
-    )
-    _taus(axes, table["temperature"])
-    axes.legend(fontsize=8, loc="lower left")
+            right.plot(rows["temperature"], rows["mean"], color=colours[name], linestyle=":")
+    right.plot([], [], color="0.3", linestyle=":", label="mean influence of one token")
+    right.set(ylabel="largest column sum found")
+    for axes in (left, right):
+        _level(axes)
+        axes.set(xscale="log", yscale="log", xlabel=r"temperature $\tau$")
+        _taus(axes, table["temperature"])
+        axes.legend(
+            fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2
+        )  # above: the curves fill the axes
     return figure
 
 
-def alpha_by_length(table: pd.DataFrame) -> Figure:
-    """Growth with the number of free positions.
+def criteria_by_length(table: pd.DataFrame, temperature: float) -> Figure:
+    """Growth with the number of free positions: each criterion at one temperature, and the radius at several.
 
     Parameters
     ----------
     table : DataFrame
-        ``n``, ``temperature``, ``columns`` (a lower bound on ``alpha``) and ``mean`` (mean influence).
+        ``n``, ``temperature`` and lower bounds as from `glauber.contraction.lower_bounds`.
+    temperature : float
+        That of the left panel.
     """
     figure, (left, right) = new_figure(2, height=3.8)
     taus = sorted(table["temperature"].unique())
-    colours = dict(zip(taus, sns.color_palette("viridis", len(taus)).as_hex(), strict=True))
-    for axes, column, label in ((left, "columns", r"lower bound on $\alpha$"), (right, "mean", "mean influence")):
-        for tau, rows in table.groupby("temperature"):
-            axes.plot(rows["n"], rows[column], marker="o", ms=4, color=colours[tau], label=rf"$\tau$ = {tau:.3g}")
+    here = table[np.isclose(table["temperature"], temperature)]
+    colours = palette(list(CRITERIA))
+    for name, label in CRITERIA.items():
+        left.plot(here["n"], here[name], marker="o", ms=4, color=colours[name], label=label)
+    shades = dict(zip(taus, sns.color_palette("viridis", len(taus)).as_hex(), strict=True))
+    for tau, rows in table.groupby("temperature"):
+        right.plot(rows["n"], rows["radius"], marker="o", ms=4, color=shades[tau], label=rf"$\tau$ = {tau:.3g}")
+    for axes, label in ((left, rf"lower bound, $\tau$ = {temperature:.3g}"), (right, "lower bound on the radius")):
         axes.set(xscale="log", xlabel="free positions $n$", ylabel=label, ylim=(0, None))
         axes.set_xticks(sorted(table["n"].unique()), [str(n) for n in sorted(table["n"].unique())])
         axes.minorticks_off()
-    _level(left)
-    right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.45, 1.0), ncol=2)
+        _level(axes)
+        axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2)
     return figure
 
 
@@ -111,9 +123,9 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     bounds : DataFrame
         ``temperature`` and ``steps``, the certified bound on the mixing time.
     certified : float
-        Temperature above which it holds; 0 if that is all of them.
+        Temperature above which it is finite; 0 if that is all of them.
     last : float
-        Largest temperature of the grid at which the search found ``alpha`` of 1 or more, NaN if none.
+        Largest temperature of the grid at which the spectral radius found is 1 or more, NaN if none.
     """
     bounds = bounds[np.isfinite(bounds["steps"])]
     figure, (axes,) = new_figure(height=4.1)
@@ -121,7 +133,11 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     low = float(points["temperature"].min()) / 1.4
     high = float(pd.concat([bounds["temperature"], points["temperature"]]).max()) * 1.2
     certified = max(certified, low)
-    axes.axvspan(certified, high, color=colours["proved"], alpha=0.15, lw=0)
+    if certified < high:  # else it lies beyond all that is drawn
+        axes.axvspan(certified, high, color=colours["proved"], alpha=0.15, lw=0)
+        axes.axvline(certified, color=colours["proved"], lw=1.2)
+        axes.text(certified, 0.97, r" $\tau_{\mathrm{cert}}(n)$: bounded above, proved", color=colours["proved"],
+                  fontsize=9, va="top", transform=axes.get_xaxis_transform())  # fmt: skip
     axes.plot(bounds["temperature"], bounds["steps"], color=colours["proved"],
               label="proved: bound on the mixing time, from every start")  # fmt: skip
     met = points[np.isfinite(points["median"])]
@@ -137,12 +153,9 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     for _, row in points[points["censored"] > 0].iterrows():
         axes.annotate(f"{row['censored']:.0%}", (row["temperature"], row["budget"]), (0, 6), ha="center", fontsize=8,
                       textcoords="offset points", color=colours["measured"])  # fmt: skip
-    axes.axvline(certified, color=colours["proved"], lw=1.2)
-    axes.text(certified, 0.97, r" $\tau_{\mathrm{cert}}$: fast above, proved", color=colours["proved"], fontsize=9,
-              va="top", transform=axes.get_xaxis_transform())  # fmt: skip
     if np.isfinite(last):
         axes.axvline(last, color=colours["sampled"], lw=1.2, linestyle="--")
-        axes.text(last, 0.9, "  largest $\\tau$ with $\\alpha \\geq 1$ found:\n  the theorem is silent here",
+        axes.text(last, 0.9, "  largest $\\tau$ at which all\n  four criteria are ruled out",
                   color=colours["sampled"], fontsize=9, va="top", transform=axes.get_xaxis_transform())  # fmt: skip
     axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel=r"temperature $\tau$", ylabel="steps")
     top = max(float(points["budget"].max()), float(bounds["steps"].max()) if len(bounds) else 0.0)
