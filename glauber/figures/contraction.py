@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..contraction import CRITERIA
-from .style import new_figure, palette
+from .style import intervals, new_figure, palette
 
 SEARCHED = {
     "uniform": "random tokens",
@@ -141,12 +141,11 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     axes.plot(bounds["temperature"], bounds["steps"], color=colours["proved"],
               label="proved: bound on the mixing time, from every start")  # fmt: skip
     met = points[np.isfinite(points["median"])]
-    # A limit above the budget is drawn up to it: the point's label gives the censored share. One pair has no limits.
-    reach = met["high"].clip(upper=met["budget"])
-    fall = met["median"] - met["low"].where(np.isfinite(met["low"]), met["median"])
-    axes.errorbar(met["temperature"], met["median"], yerr=np.stack([fall, reach - met["median"]]),
-                  fmt="o", ms=5, capsize=3, color=colours["measured"],
-                  label="measured: median meeting time of two texts, 95 % interval")  # fmt: skip
+    axes.plot(met["temperature"], met["median"], "o", ms=5, color=colours["measured"],
+              label="measured: median meeting time of two texts, 95 % interval")  # fmt: skip
+    # A limit that is not known is an arrow: up to the budget, or down to the fastest time seen.
+    low = met["low"].replace(0, -np.inf)
+    intervals(axes, met["temperature"], low, met["high"], colours["measured"], met["median"].min() / 1.5, met["budget"])
     cut = points[~np.isfinite(points["median"])]
     axes.plot(cut["temperature"], cut["budget"], linestyle="", marker="^", mfc="none", ms=7, color=colours["measured"],
               label="median above the budget (censored)")  # fmt: skip

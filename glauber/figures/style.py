@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 import matplotlib as mpl
+import numpy as np
 import seaborn as sns
 from IPython.core.getipython import get_ipython
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 WIDTH = 7.2  # inches; the text column of the book
 
@@ -53,3 +55,20 @@ def palette(names: Iterable[str]) -> dict[str, str]:
     """One fixed colour per name, in order."""
     listed = list(names)
     return dict(zip(listed, sns.color_palette("colorblind", len(listed)).as_hex(), strict=True))
+
+
+def intervals(
+    axes: Axes, at: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, least: ArrayLike = np.nan,
+    most: ArrayLike = np.nan,
+) -> None:  # fmt: skip
+    """Intervals as they are: a percentile interval need not contain its estimate, and one that is NaN is not drawn.
+
+    A known limit has a cap. An infinite one is open: an arrow at ``least`` or ``most``, as far as is known.
+    """
+    place, bottom, top = (np.asarray(values, dtype=np.float64) for values in (at, low, high))
+    down, up = np.isneginf(bottom), np.isposinf(top)
+    bottom, top = np.where(down, least, bottom), np.where(up, most, top)
+    axes.vlines(place, bottom, top, color=colour, lw=1.3)
+    axes.plot(np.r_[place[~down], place[~up]], np.r_[bottom[~down], top[~up]], "_", ms=6, color=colour)
+    for mark, where, end in (("v", down, bottom), ("^", up, top)):
+        axes.plot(place[where], end[where], linestyle="", marker=mark, ms=4, color=colour)

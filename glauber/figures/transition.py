@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-from numpy.typing import ArrayLike
 
-from .style import WIDTH, literal, new_figure, palette
+from .style import WIDTH, intervals, literal, new_figure, palette
 
 TAU = r"temperature $\tau$"
 KINDS = {"maximal": "maximal", "common": "common random numbers", "gumbel": "Gumbel"}
@@ -148,7 +147,7 @@ def _by_group(
             color=colour,
             label=literal(key) if label == "{}" else label.format(key),
         )
-        _bars(axes, tau[met], some["low"].replace(0, -np.inf), some["high"], colour, floor, some["budget"])
+        intervals(axes, tau[met], some["low"].replace(0, -np.inf), some["high"], colour, floor, some["budget"])
         axes.plot(tau[~met], rows.loc[~met, "budget"], linestyle="", marker="^", mfc="none", ms=6, color=colour)
         for place, (_, row) in zip(tau, rows.iterrows(), strict=True):
             if shares and row["censored"] > 0 and np.isfinite(row["median"]):
@@ -179,7 +178,7 @@ def level_curve(level: pd.DataFrame, crossover: pd.DataFrame, paper: tuple[float
     left.axvspan(*paper, color=colours["paper"], alpha=0.18, lw=0, label="crossover in the paper\n(larger models)")
     left.plot(known["temperature"], known["C"], marker="o", ms=4.5, color=colours["ours"],
               label=r"fitted $C(\tau)$, 95 % interval")  # fmt: skip
-    _bars(left, known["temperature"], known["low"], known["high"], colours["ours"])
+    intervals(left, known["temperature"], known["low"], known["high"], colours["ours"])
     left.axhline(scales, color="0.4", lw=1, linestyle=":", label="budget of a run")
     none = level[level["C"].isna()]
     left.plot(none["temperature"], np.full(len(none), scales), linestyle="", marker="^", mfc="none", color=colours["ours"],
@@ -191,7 +190,7 @@ def level_curve(level: pd.DataFrame, crossover: pd.DataFrame, paper: tuple[float
     right.axhspan(*paper, color=colours["paper"], alpha=0.18, lw=0)
     taus = level["temperature"]
     right.plot(found["n"], found["tau_star"], marker="D", ms=5, color=colours["star"])
-    _bars(right, found["n"], found["low"], found["high"], colours["star"], taus.min(), taus.max())
+    intervals(right, found["n"], found["low"], found["high"], colours["star"], taus.min(), taus.max())
     right.set(xscale="log", xlabel="free positions $n$", ylabel=r"crossover $\tau^*(n)$, 95 % interval")
     right.set_xticks(crossover["n"], [str(n) for n in crossover["n"]])
     right.minorticks_off()
@@ -246,7 +245,7 @@ def order_panels(order: pd.DataFrame, stars: "pd.Series[float]") -> Figure:
         here = order[order["quantity"] == name]
         for n, rows in here.groupby("n"):
             axes.plot(rows["temperature"], rows["mean"], marker="o", ms=3, lw=1.1, color=colours[n], label=f"$n$ = {n}")
-            _bars(axes, rows["temperature"], rows["low"], rows["high"], colours[n])
+            intervals(axes, rows["temperature"], rows["low"], rows["high"], colours[n])
             if np.isfinite(stars.get(n, np.nan)):
                 axes.axvline(stars[n], color=colours[n], lw=0.9, linestyle=":")
         axes.set(xscale="log", title=name, ylabel=unit, xlabel=TAU)
@@ -318,23 +317,6 @@ def ground_truth(decay: pd.DataFrame, relaxation: pd.DataFrame, profiles: pd.Dat
     right.set(xlabel=r"$t / t_{\mathrm{mix}}$", ylabel="$d(t)$", xlim=(0, 3))
     right.legend(fontsize=7.5)
     return figure
-
-
-def _bars(
-    axes: Axes, at: ArrayLike, low: ArrayLike, high: ArrayLike, colour: str, least: ArrayLike = np.nan,
-    most: ArrayLike = np.nan,
-) -> None:  # fmt: skip
-    """Intervals as they are: a percentile interval need not contain its estimate, and one that is NaN is not drawn.
-
-    A known limit has a cap. An infinite one is open: an arrow at ``least`` or ``most``, as far as is known.
-    """
-    place, bottom, top = (np.asarray(values, dtype=np.float64) for values in (at, low, high))
-    down, up = np.isneginf(bottom), np.isposinf(top)
-    bottom, top = np.where(down, least, bottom), np.where(up, most, top)
-    axes.vlines(place, bottom, top, color=colour, lw=1.3)
-    axes.plot(np.r_[place[~down], place[~up]], np.r_[bottom[~down], top[~up]], "_", ms=6, color=colour)
-    for mark, where, end in (("v", down, bottom), ("^", up, top)):
-        axes.plot(place[where], end[where], linestyle="", marker=mark, ms=4, color=colour)
 
 
 def _taus(axes: Axes, taus: "pd.Series[float]", most: int = 8) -> None:
