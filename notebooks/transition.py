@@ -271,11 +271,13 @@ glue("star-short-interval", first["reason"] or between(first["low"], first["high
 glue("star-long", number(last["tau_star"], "{:.2f}"), display=False)
 glue("star-long-interval", last["reason"] or between(last["low"], last["high"]), display=False)
 found = star_rows["tau_star"].notna()
-told = "there are no two intervals to compare"
-if np.isfinite([first["low"], first["high"], last["low"], last["high"]]).all():
-    told = "the two intervals do not overlap" if last["low"] > first["high"] else "the two intervals overlap"
-elif first["low"] == first["low"] and last["low"] == last["low"]:
-    told = "an end of an interval is open, so that the two are not compared"
+shift = tr.crossover_shift(times, factor=p.factor, resamples=p.resamples, seed=p.seed)
+told = "the two cannot be compared"
+if np.isfinite(shift["estimate"]):
+    apart = "leaves 0 out" if shift["low"] > 0 or shift["high"] < 0 else "holds 0"
+    told = f"over the same pairs the difference is {shift['estimate']:+.2f} ({between(shift['low'], shift['high'], '{:+.2f}')}), which {apart}"
+    if np.isnan([shift["low"], shift["high"]]).any():
+        told = f"the difference is {shift['estimate']:+.2f}, with no interval"
 crossing = f"{p.factor:g} times that at τ* = " + ", ".join(
     f"{row['tau_star']:.2f} for n = {n}" for n, row in star_rows[found].iterrows()
 )

@@ -219,3 +219,29 @@ def test_the_drift_threshold_is_named_as_the_quantile_that_it_is() -> None:
 def test_odd_input_ends_in_a_sentence(call: Any, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         call()
+
+
+def planted_times(stars: dict[int, float], spread: float, seed: int) -> pd.DataFrame:
+    """Times that are fast above a temperature of each length and slow below; a pair is early or late at all lengths alike."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for pair in range(40):
+        luck = np.exp(spread * rng.normal())
+        for n, star in stars.items():
+            for tau in (0.5, 0.8, 1.2, 1.8, 2.6, 4.0):
+                slow = tau < star * luck
+                rows.append(
+                    (tau, n, pair, n * np.log(n) * (40.0 if slow else 1.0) * np.exp(0.05 * rng.normal()), False)
+                )
+    return pd.DataFrame(rows, columns=["temperature", "n", "pair", "time", "censored"])
+
+
+def test_the_shift_of_the_crossover_is_that_of_the_same_pairs() -> None:
+    times = planted_times({8: 1.3, 32: 1.9}, spread=0.5, seed=3)
+    stars = tr.crossover(times, resamples=200).set_index("n")
+    shift = tr.crossover_shift(times, resamples=200)
+    assert shift["estimate"] == pytest.approx(stars.loc[32, "tau_star"] - stars.loc[8, "tau_star"])
+    assert shift["low"] > 0  # every pair crosses later at the greater length
+    assert stars.loc[32, "low"] < stars.loc[8, "high"]  # though the two intervals overlap
+    alone = tr.crossover_shift(planted_times({8: 0.01, 32: 1.9}, spread=0.0, seed=3), resamples=20)
+    assert alone.isna().all()

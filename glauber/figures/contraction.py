@@ -144,8 +144,10 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     axes.plot(met["temperature"], met["median"], "o", ms=5, color=colours["measured"],
               label="measured: median meeting time of two texts, 95 % interval")  # fmt: skip
     # A limit that is not known is an arrow: up to the budget, or down to the fastest time seen.
-    low = met["low"].replace(0, -np.inf)
-    intervals(axes, met["temperature"], low, met["high"], colours["measured"], met["median"].min() / 1.5, met["budget"])
+    bottom = met["low"].replace(0, -np.inf)
+    intervals(
+        axes, met["temperature"], bottom, met["high"], colours["measured"], met["median"].min() / 1.5, met["budget"]
+    )
     cut = points[~np.isfinite(points["median"])]
     axes.plot(cut["temperature"], cut["budget"], linestyle="", marker="^", mfc="none", ms=7, color=colours["measured"],
               label="median above the budget (censored)")  # fmt: skip

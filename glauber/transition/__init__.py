@@ -1,7 +1,7 @@
 """The phase transition: mixing against temperature and length (paper, section 5)."""
 
 from .cells import cell
-from .crossover import crossover, level
+from .crossover import crossover, crossover_shift, level
 from .fits import GROWTHS, Fit, compare, fit, n_log_n, residuals
 from .grid import budget, chain_grid, meeting_grid, pairs_of_topics
 from .order import drift_threshold, drift_times, order_parameters, pseudo_log_likelihood, semantic_distance
@@ -18,6 +18,7 @@ __all__ = [
     "compare",
     "coupling_against_exact",
     "crossover",
+    "crossover_shift",
     "drift_threshold",
     "drift_times",
     "fit",

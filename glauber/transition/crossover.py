@@ -75,11 +75,7 @@ def crossover(
         ``n``, ``tau_star``, ``low``, ``high``, ``below``, ``above`` (the two temperatures of the grid between which the
         share falls below one half), ``threshold`` (steps), ``pairs`` and ``reason``: why there is no estimate, if so.
     """
-    check_times(times)  # also those of colder runs, of which only the order counts
-    lengths = sorted(times["n"].unique())
-    taus = np.array(sorted(times["temperature"].unique()))
-    estimate = _crossings(times, factor, lengths, taus)
-    draws = np.array([_crossings(s, factor, lengths, taus) for s in _resampled(times, resamples, seed)])
+    lengths, taus, estimate, draws = _drawn(times, factor, resamples, seed)
     hot = _hot(times, taus)
     rows = []
     for k, n in enumerate(lengths):
@@ -94,6 +90,52 @@ def crossover(
         rows.append((n, tau, low[0], high[0], below, above, threshold, here["pair"].nunique(), reason))
     names = ["n", "tau_star", "low", "high", "below", "above", "threshold", "pairs", "reason"]
     return pd.DataFrame(rows, columns=names)
+
+
+def crossover_shift(
+    times: pd.DataFrame, *, factor: float = 5.0, resamples: int = 500, confidence: float = 0.95, seed: int = 0
+) -> "pd.Series[float]":
+    """How far ``tau*`` moves from the shortest to the longest length, over the same pairs.
+
+    A pair has the same passages at all lengths, so that two estimates share their luck: each resample gives both, and their
+    difference is what varies. Whether the intervals of the two overlap says little.
+
+    Parameters
+    ----------
+    times, factor, resamples, confidence, seed
+        As for `crossover`.
+
+    Returns
+    -------
+    Series
+        ``estimate``, ``low``, ``high`` of ``tau*(longest) - tau*(shortest)``; NaN where one of the two has no estimate (a ``reason`` in
+        `crossover`), and infinite where the limit lies off the grid.
+    """
+    lengths, taus, estimate, draws = _drawn(times, factor, resamples, seed)
+    hot = _hot(times, taus)
+    known = all(
+        not _reason(estimate[k], factor * hot * float(n_log_n(lengths[k])), times[times["n"] == lengths[k]])
+        for k in (0, -1)
+    )
+    if not known or len(lengths) < 2:
+        return pd.Series({"estimate": np.nan, "low": np.nan, "high": np.nan})
+    with np.errstate(invalid="ignore"):
+        low, high = _limits((draws[:, -1] - draws[:, 0])[:, None], confidence)
+    return pd.Series({"estimate": estimate[-1] - estimate[0], "low": low[0], "high": high[0]})
+
+
+def _drawn(times: pd.DataFrame, factor: float, resamples: int, seed: int) -> tuple[list[int], Array, Array, Array]:
+    """Lengths, temperatures, ``tau*`` of each length, and the same of every resample (resamples, lengths)."""
+    check_times(times)  # also those of colder runs, of which only the order counts
+    lengths = sorted(times["n"].unique())
+    taus = np.array(sorted(times["temperature"].unique()))
+    estimate = _crossings(times, factor, lengths, taus)
+    return (
+        lengths,
+        taus,
+        estimate,
+        np.array([_crossings(s, factor, lengths, taus) for s in _resampled(times, resamples, seed)]),
+    )
 
 
 def _hot(times: pd.DataFrame, taus: Array) -> float:
