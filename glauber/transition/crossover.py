@@ -80,7 +80,7 @@ def crossover(
     rows = []
     for k, n in enumerate(lengths):
         here = times[times["n"] == n]
-        threshold = factor * hot * float(n_log_n(n))
+        threshold = factor * hot * float(n_log_n(np.array(n)))
         reason = _reason(estimate[k], threshold, here)
         low, high = _limits(draws[:, k : k + 1], confidence) if not reason else (np.array([np.nan]),) * 2
         tau = np.nan if reason else estimate[k]
@@ -114,7 +114,7 @@ def crossover_shift(
     lengths, taus, estimate, draws = _drawn(times, factor, resamples, seed)
     hot = _hot(times, taus)
     known = all(
-        not _reason(estimate[k], factor * hot * float(n_log_n(lengths[k])), times[times["n"] == lengths[k]])
+        not _reason(estimate[k], factor * hot * float(n_log_n(np.array(lengths[k]))), times[times["n"] == lengths[k]])
         for k in (0, -1)
     )
     if not known or len(lengths) < 2:
