@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import xarray as xr
@@ -191,7 +192,7 @@ def test_subsampled_positions_are_entries_of_the_whole_and_chunks_do_not_matter(
     arguments: dict[str, Any] = {"temperatures": [0.5, 2.0], "substitutions": 3, "schemes": ["top"], "seed": 3}
     whole = con.measure(tiny, states, **arguments)
     part = con.measure(tiny, states, columns=3, rows=4, **arguments)
-    known = part["max"].notnull()
+    known = ~np.isnan(part["max"])
     assert int(known[0, 0].sum()) == 12
     assert np.allclose(part["max"].where(known, 0), whole["max"].where(known, 0), atol=1e-5)
     assert (con.lower_bounds(part)["column_sum"] <= con.lower_bounds(whole)["column_sum"] + 1e-5).all()
@@ -297,6 +298,19 @@ def test_figures_draw_also_where_little_is_known() -> None:
     ]
     for figure in drawn:
         figure.draw_without_rendering()
+
+
+def test_a_limit_that_is_unknown_is_drawn_open() -> None:
+    points = pd.DataFrame(
+        {"temperature": [1.0, 2.0], "median": [30.0, 20.0], "low": [10.0, 8.0], "high": [np.inf, 40.0], "censored": 0.0, "count": 6,
+         "budget": [90, 60]}
+    )  # fmt: skip
+    figure = figures.two_sided(points, pd.DataFrame({"temperature": [9.0], "steps": [5.0]}), 8.0, float("nan"))
+    drawn: dict[Any, set[float]] = {"_": set(), "^": set()}
+    for line in figure.axes[0].lines:
+        marker: Any = line.get_marker()
+        drawn.get(marker, set()).update(np.ravel(line.get_ydata()).tolist())
+    assert drawn == {"_": {10.0, 8.0, 40.0}, "^": {90.0}}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..contraction import CRITERIA
 from .style import intervals, new_figure, palette
 
 SEARCHED = {
@@ -15,6 +14,13 @@ SEARCHED = {
     "top": "the model's likeliest",
     "greedy": "greedy search",
     "all": "best of all searches",
+}
+# Norm and radius can be close: the later lines leave gaps.
+CRITERION_LINES = {
+    "row_sum": ("row sum", "-"),
+    "column_sum": ("column sum", "-"),
+    "norm": ("norm", "-"),
+    "radius": ("radius", "--"),
 }
 
 
@@ -62,10 +68,10 @@ def criteria_curves(table: pd.DataFrame, last: float) -> Figure:
     """
     figure, (left, right) = new_figure(2, height=4.2)
     best = table[table["scheme"] == table["scheme"].iloc[-1]]
-    colours = palette(list(CRITERIA))
-    for name, label in CRITERIA.items():
-        left.plot(best["temperature"], best[name], color=colours[name], marker="o", ms=3, label=label)
-    _mark(left, last, "largest $\\tau$ with all\n four ruled out")
+    colours = palette(CRITERION_LINES)
+    for name, (label, line) in CRITERION_LINES.items():
+        left.plot(best["temperature"], best[name], color=colours[name], linestyle=line, marker="o", ms=3, label=label)
+    _mark(left, last, "all four ruled\n out")
     left.set(ylabel="lower bound, best of all searches")
     colours = palette(table["scheme"].unique())
     for scheme, rows in table.groupby("scheme", sort=False):
@@ -73,15 +79,14 @@ def criteria_curves(table: pd.DataFrame, last: float) -> Figure:
         right.plot(rows["temperature"], rows["column_sum"], color=colours[name], marker="o", ms=3, label=SEARCHED[name])
         if rows["mean"].notna().all():
             right.plot(rows["temperature"], rows["mean"], color=colours[name], linestyle=":")
-    right.plot([], [], color="0.3", linestyle=":", label="mean influence of one token")
+    right.plot([], [], color="0.3", linestyle=":", label="mean of one token")
     right.set(ylabel="largest column sum found")
     for axes in (left, right):
         _level(axes)
         axes.set(xscale="log", yscale="log", xlabel=r"temperature $\tau$")
-        _taus(axes, table["temperature"])
-        axes.legend(
-            fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=2
-        )  # above: the curves fill the axes
+        _taus(axes, table["temperature"], 5)
+        # Above: the curves fill the axes.
+        axes.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.45, 1.0), ncol=2, columnspacing=1)
     return figure
 
 
@@ -98,9 +103,9 @@ def criteria_by_length(table: pd.DataFrame, temperature: float) -> Figure:
     figure, (left, right) = new_figure(2, height=3.8)
     taus = sorted(table["temperature"].unique())
     here = table[np.isclose(table["temperature"], temperature)]
-    colours = palette(list(CRITERIA))
-    for name, label in CRITERIA.items():
-        left.plot(here["n"], here[name], marker="o", ms=4, color=colours[name], label=label)
+    colours = palette(CRITERION_LINES)
+    for name, (label, line) in CRITERION_LINES.items():
+        left.plot(here["n"], here[name], marker="o", ms=4, color=colours[name], linestyle=line, label=label)
     shades = dict(zip(taus, sns.color_palette("viridis", len(taus)).as_hex(), strict=True))
     for tau, rows in table.groupby("temperature"):
         right.plot(rows["n"], rows["radius"], marker="o", ms=4, color=shades[tau], label=rf"$\tau$ = {tau:.3g}")
@@ -136,7 +141,7 @@ def two_sided(points: pd.DataFrame, bounds: pd.DataFrame, certified: float, last
     if certified < high:  # else it lies beyond all that is drawn
         axes.axvspan(certified, high, color=colours["proved"], alpha=0.15, lw=0)
         axes.axvline(certified, color=colours["proved"], lw=1.2)
-        axes.text(certified, 0.97, r" $\tau_{\mathrm{cert}}(n)$: bounded above, proved", color=colours["proved"],
+        axes.text(certified, 0.97, " proved above\n" r" $\tau_{\mathrm{cert}}(n)$", color=colours["proved"],
                   fontsize=9, va="top", transform=axes.get_xaxis_transform())  # fmt: skip
     axes.plot(bounds["temperature"], bounds["steps"], color=colours["proved"],
               label="proved: bound on the mixing time, from every start")  # fmt: skip
@@ -176,7 +181,7 @@ def _mark(axes: Axes, tau: float, label: str) -> None:
                   transform=axes.get_xaxis_transform())  # fmt: skip
 
 
-def _taus(axes: Axes, taus: "pd.Series[float]") -> None:
-    shown = sorted(taus.unique())[:: max(1, taus.nunique() // 8)]
+def _taus(axes: Axes, taus: "pd.Series[float]", most: int) -> None:
+    shown = sorted(taus.unique())[:: -(-taus.nunique() // most)]
     axes.set_xticks(shown, [f"{tau:.3g}" for tau in shown])
     axes.minorticks_off()
