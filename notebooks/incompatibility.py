@@ -37,7 +37,7 @@ temperature = 1.0
 pairs = 20
 candidates = 5
 chains = 16
-steps = 3000
+steps = 6000
 windows = 5
 seed = 1
 device = "auto"
@@ -58,7 +58,7 @@ class IncompatibilityParameters(Parameters):
     candidates: Annotated[int, Field(ge=2)]
     chains: Count
     steps: Count
-    windows: Annotated[int, Field(ge=2)]
+    windows: Count
 
     @model_validator(mode="after")
     def windows_fit(self) -> Self:
@@ -305,7 +305,7 @@ glue("chains", p.chains, display=False)
 glue("kept-steps", int(production["steps"].iloc[0]), display=False)
 glue("burn-in", burn_in, display=False)
 glue("kept-from", burn_in + 1, display=False)
-glue("trend", inc.trend(in_windows), display=False)
+glue("trend", inc.trend(inc.production_trend(trace, burn_in)), display=False)
 glue("kept-to", p.steps, display=False)
 figure = figures.production_curve(production, in_windows)
 glue("figure-production", figure)

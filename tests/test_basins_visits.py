@@ -285,14 +285,14 @@ def test_only_what_neither_null_gives_is_more() -> None:
     assert steady.loc["comes at all", "observed"] == 0.5
     assert steady.loc["comes at all", "verdict"] == "less than either null gives"
     assert steady[["permuted_low", "permuted_high"]].loc[["share of time", "comes at all"]].isna().all(axis=None)
-    once = np.ones((200, 20), dtype=np.int64)
+    once = np.ones((200, 80), dtype=np.int64)
     once[100] = 0
-    row = rows_of(basins.beside_nulls(once, NAMES[:2], ["out"] * 20, draws=200)).loc["comes at all"]
+    row = rows_of(basins.beside_nulls(once, NAMES[:2], ["out"] * 80, draws=200)).loc["comes at all"]
     assert row["markov_high"] < row["observed"] == 1
     assert row["verdict"] == "more than either null gives"
-    twice = np.ones((200, 20), dtype=np.int64)
+    twice = np.ones((200, 80), dtype=np.int64)
     twice[50:60], twice[150:160] = 0, 0
-    row = rows_of(basins.beside_nulls(twice, NAMES[:2], ["out"] * 20, draws=200)).loc[RETURNS]
+    row = rows_of(basins.beside_nulls(twice, NAMES[:2], ["out"] * 80, draws=200)).loc[RETURNS]
     assert row["markov_high"] < row["observed"] == row["permuted_low"] == 1
     assert row["verdict"] == "what labels in random order give"
 
@@ -300,8 +300,8 @@ def test_only_what_neither_null_gives_is_more() -> None:
 @pytest.mark.parametrize(
     ("permuted", "markov", "verdict"),
     [
-        ((1, 3), (1, 3), "what a Markov chain between topics gives"),
-        ((3, 4), (1, 3), "what a Markov chain between topics gives"),
+        ((1, 3), (1, 3), "not told apart from a Markov chain between topics"),
+        ((3, 4), (1, 3), "not told apart from a Markov chain between topics"),
         ((0, 1), (0, 1), "more than either null gives"),
         ((np.nan, np.nan), (0, 1), "more than either null gives"),
         ((3, 4), (3, 4), "less than either null gives"),
@@ -312,13 +312,22 @@ def test_only_what_neither_null_gives_is_more() -> None:
     ],
 )
 def test_verdicts_beside_the_nulls(permuted: Any, markov: Any, verdict: str) -> None:
-    assert nulls._verdict(2.0, permuted, markov) == verdict
+    assert nulls._verdict((2.0, 2.0), permuted, markov) == verdict
+
+
+def test_one_chain_more_or_less_is_no_verdict() -> None:
+    """Twenty-five of twenty-seven chains, where a null gives all but one: the interval over chains holds that too."""
+    limits = stats.binomtest(25, 27).proportion_ci(0.95)
+    assert 25 / 27 < 26 / 27 < limits.high
+    verdict = nulls._verdict((limits.low, limits.high), (26 / 27, 26 / 27), (26 / 27, 1.0))
+    assert verdict == "not told apart from a Markov chain between topics"
+    assert nulls._verdict((np.nan, np.nan), (0, 1), (0, 1)) == "not to be told, for want of an interval"
 
 
 def test_returns_are_told_by_their_verdict() -> None:
     found = basins.beside_nulls(three_states(60, 20, 1), NAMES, ["out"] * 10 + ["far"] * 10, draws=100)
     told = basins.recurrence(found, "in")
-    assert told.startswith("Returns to in are what a Markov chain between topics gives, so that they add nothing")
+    assert told.startswith("Returns to in are not told apart from a Markov chain between topics: nothing is shown")
     assert "Of the 20 chains that start elsewhere" in told
     assert "Of the other 2 classes" in told
     for verdict, words in (

@@ -14,7 +14,8 @@ Labels = NDArray[np.int64]
 QUANTITIES = (SHARE, VISITS, COMES, RETURNS, ENDS)
 FIXED = (SHARE, COMES)  # an order of the same labels changes neither
 MORE, LESS = "more than either null gives", "less than either null gives"
-MARKOV = "what a Markov chain between topics gives"
+MARKOV = "not told apart from a Markov chain between topics"
+UNTOLD = "not to be told, for want of an interval"
 ORDER = "what labels in random order give"
 BETWEEN = "between what the two nulls give"
 
@@ -55,7 +56,8 @@ def beside_nulls(labels: Labels, classes: Sequence[str], origins: Sequence[str],
     -------
     DataFrame
         ``topic``, ``quantity``, ``observed``, ``low``, ``high`` (95 % interval over chains), ``permuted_low``, ``permuted_high``,
-        ``markov_low``, ``markov_high`` (range of that mean under each null), ``verdict``, ``chains``. The range
+        ``markov_low``, ``markov_high`` (range of that mean under each null), ``verdict`` (a null is left only where the interval over chains
+        lies wholly beyond its range), ``chains``. The range
         under labels in random order is NaN for quantities that the order does not change. Topics from which all chains start have
         no rows.
     """
@@ -77,7 +79,7 @@ def beside_nulls(labels: Labels, classes: Sequence[str], origins: Sequence[str],
             ranges = [(low[null, q, c], high[null, q, c]) for null in (0, 1)]
             if quantity in FIXED:
                 ranges[0] = (np.nan, np.nan)
-            verdict = _verdict(mean, *ranges)
+            verdict = _verdict((limits[0], limits[1]), *ranges)
             rows.append((classes[c], quantity, mean, *limits, *ranges[0], *ranges[1], verdict, int(size[c])))
     return pd.DataFrame(
         rows,
@@ -86,11 +88,16 @@ def beside_nulls(labels: Labels, classes: Sequence[str], origins: Sequence[str],
     )  # fmt: skip
 
 
-def _verdict(observed: float, permuted: tuple[float, float], markov: tuple[float, float]) -> str:
-    """In words. A null whose range is NaN says nothing; rounding is no difference."""
+def _verdict(observed: tuple[float, float], permuted: tuple[float, float], markov: tuple[float, float]) -> str:
+    """In words. The interval over chains must leave out the range of a null, since one chain more or less is no finding.
+
+    A null whose range is NaN says nothing; rounding is no difference.
+    """
+    if not np.isfinite(observed).all():
+        return UNTOLD
     close = 1e-9
-    above = [observed > high + close for _, high in (permuted, markov)]
-    below = [observed < low - close for low, _ in (permuted, markov)]
+    above = [observed[0] > high + close for _, high in (permuted, markov)]
+    below = [observed[1] < low - close for low, _ in (permuted, markov)]
     said = [bool(np.isfinite(low)) for low, _ in (permuted, markov)]
     if not above[1] and not below[1]:
         return MARKOV
@@ -109,7 +116,7 @@ def recurrence(table: pd.DataFrame, topic: str) -> str:
     meaning = {
         MORE: ": neither shares of time nor single moves bring as many",
         LESS: ": shares of time and single moves would both bring more",
-        MARKOV: ", so that they add nothing to the rates of single moves",
+        MARKOV: ": nothing is shown beyond the rates of single moves",
     }.get(str(row["verdict"]), "")
     rest = "No chains start off another topic, to be compared."
     if len(others):

@@ -264,7 +264,7 @@ def alpha_cert(temperature: float, bound: float, n: int) -> float:
     Raises
     ------
     ParameterError
-        If the temperature is outside the range of a run (`glauber.engines.trace.temperatures`), ``n`` is no whole number from 1,
+        If the temperature is not from 1e-4 to 1e6, ``n`` is no whole number from 1,
         or ``B`` is negative or not finite.
     """
     tau = temperatures(temperature, 1, "bound").item()

@@ -252,7 +252,7 @@ def grid(given: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     ParameterError
-        If there is none, or one is no number or outside the range (`glauber.engines.trace.temperatures`).
+        If there is none, or one is no number or not from 1e-4 to 1e6, as in a run.
     """
     tau = np.atleast_1d(reals("temperatures", given))
     if tau.ndim != 1 or not len(tau):

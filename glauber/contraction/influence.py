@@ -47,7 +47,7 @@ def measure(
     model : Conditionals
     states : array of int, shape (contexts, n)
     temperatures : array of float, shape (temperatures,)
-        Each in the range of a run (`glauber.engines.trace.temperatures`).
+        Each from 1e-4 to 1e6, as in a run.
     substitutions : int
         Tokens tried at ``j`` beside the text's own.
     schemes : sequence of str

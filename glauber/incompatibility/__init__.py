@@ -1,7 +1,7 @@
 """Incompatibility: the rectangle test, entropy production, and the nearest compatible joint."""
 
 from .joint import Nearest, nearest_joint, nearest_joints
-from .production import entropy_production, production_windows, trend
+from .production import entropy_production, production_trend, production_windows, trend
 from .rectangles import SCHEMES, Grids, measure, rectangle_table, remeasure, worked_rectangle, worked_text
 from .summary import STATISTICS, by_distance, noise_floor, normalised_against, summarise
 
@@ -17,6 +17,7 @@ __all__ = [
     "nearest_joints",
     "noise_floor",
     "normalised_against",
+    "production_trend",
     "production_windows",
     "rectangle_table",
     "remeasure",

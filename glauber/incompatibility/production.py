@@ -45,14 +45,14 @@ def entropy_production(trace: xr.Dataset, burn_in: int, level: float = 0.95) -> 
 
 
 def production_windows(trace: xr.Dataset, windows: int, level: float = 0.95) -> pd.DataFrame:
-    """Entropy production in equal windows of a run, one after the other: what still falls is not yet stationary.
+    """Entropy production in equal windows of a run, one after the other.
 
     Parameters
     ----------
     trace : Dataset
         From `glauber.engines`, with independent chains.
     windows : int
-        Their number, at least 2; steps left over at the start belong to none.
+        Their number; steps left over at the start belong to none.
     level : float
         Of the intervals.
 
@@ -60,80 +60,70 @@ def production_windows(trace: xr.Dataset, windows: int, level: float = 0.95) -> 
     -------
     DataFrame
         ``temperature``, ``window``, ``first``, ``last`` (steps), ``sigma``, ``low``, ``high`` (nats per step, Student's interval
-        over chains, NaN for one chain), ``change``, ``change_low``, ``change_high``: ``sigma`` less that of the window
-        before, paired by chain (NaN for the first window), ``chains``.
+        over chains, NaN for one chain), ``chains``.
 
     Raises
     ------
     ParameterError
-        If there are fewer than 2 windows, or more than steps.
+        If there are more windows than steps.
     """
     steps = trace.sizes["step"]
-    windows = whole("windows", windows, 2)
+    windows = whole("windows", windows)
     if windows > steps:
         raise ParameterError(f"windows = {windows} and steps = {steps}: give no more windows than steps")
     size = steps // windows
-    kept = trace["log_ratio"].transpose("chain", "step").to_numpy()[:, steps - size * windows :]
-    means = kept.reshape(len(kept), windows, size).mean(axis=2)
+    means = _by_chain(trace, steps - size * windows).reshape(trace.sizes["chain"], windows, size).mean(axis=2)
+    tau, start = trace["temperature"].to_numpy(), int(trace["step"].to_numpy()[0])
     rows = []
-    for tau in np.unique(trace["temperature"].to_numpy()):
-        here = means[trace["temperature"].to_numpy() == tau]
-        change = np.diff(here, axis=1, prepend=np.nan)
+    for t in np.unique(tau):
+        here = means[tau == t]
         for w in range(windows):
-            first = int(trace["step"].to_numpy()[0]) + steps - size * (windows - w)
-            rows.append(
-                (
-                    float(tau),
-                    w,
-                    first,
-                    first + size - 1,
-                    *_student(here[:, w], level),
-                    *_student(change[:, w], level),
-                    len(here),
-                )
-            )
-    columns = [
-        "temperature",
-        "window",
-        "first",
-        "last",
-        "sigma",
-        "low",
-        "high",
-        "change",
-        "change_low",
-        "change_high",
-        "chains",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+            first = start + steps - size * (windows - w)
+            rows.append((float(t), w, first, first + size - 1, *_student(here[:, w], level), len(here)))
+    return pd.DataFrame(rows, columns=["temperature", "window", "first", "last", "sigma", "low", "high", "chains"])
 
 
-def trend(windows: pd.DataFrame) -> str:
-    """What the last change of a table of windows says, in words, temperatures taken together by Holm's rule at 5 %.
+def production_trend(trace: xr.Dataset, burn_in: int, level: float = 0.95) -> pd.DataFrame:
+    """Whether the production still changes after the burn-in: its second half less its first, paired by chain.
 
-    Parameters
-    ----------
-    windows : DataFrame
-        From `production_windows`, with 95 % intervals.
+    Returns
+    -------
+    DataFrame
+        ``temperature``, ``change``, ``low``, ``high`` (nats per step, Student's interval over chains), ``p_value`` (of no change, adjusted for the
+        number of temperatures by Benjamini and Hochberg's rule), ``chains``. With one chain the last are NaN.
     """
-    last = windows[windows["window"] == windows["window"].max()]
-    if last["change_low"].isna().any():
+    kept = _by_chain(trace, burn_in)
+    half = kept.shape[1] // 2
+    change = kept[:, -half:].mean(axis=1) - kept[:, :half].mean(axis=1)
+    tau = trace["temperature"].to_numpy()
+    groups = [change[tau == t] for t in np.unique(tau)]
+    table = pd.DataFrame([_student(g, level) for g in groups], columns=["change", "low", "high"])
+    p = np.full(len(groups), np.nan)
+    if min(len(g) for g in groups) > 1:
+        # Chains that all change by the same have no spread, and those that all stay as they are no change.
+        p = np.array(
+            [1.0 if not g.any() else 0.0 if np.ptp(g) == 0 else stats.ttest_1samp(g, 0).pvalue for g in groups]
+        )
+        p = stats.false_discovery_control(p)
+    return table.assign(temperature=np.unique(tau), p_value=p, chains=[len(g) for g in groups])
+
+
+def trend(table: pd.DataFrame) -> str:
+    """What `production_trend` says at the level of 5 %, in words."""
+    if table["p_value"].isna().any():
         return "one chain has no interval, so that no trend can be told"
-    half = (last["change_high"] - last["change_low"]) / 2
-    free = last["chains"] - 1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = (last["change"] / (half / stats.t.ppf(0.975, free))).fillna(0.0)
-    p = 2 * stats.t.sf(np.abs(t), free)
-    order = np.argsort(p)
-    steps = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
-    moved = last.iloc[np.sort(order[steps < 0.05])]
+    moved = table[table["p_value"] < 0.05]
     if moved.empty:
-        return "between the last two windows no temperature shows a change that the spread over chains does not explain"
+        return "from the first to the second half of what is kept no temperature shows a change that the spread over chains does not explain"
     told = [
-        f"{'falls' if row['change'] < 0 else 'rises'} at τ = {row['temperature']:g} by {abs(row['change']):.2g} nats per step"
+        f"{'falls' if row['change'] < 0 else 'rises'} by {abs(row['change']):.2g} nats per step at τ = {row['temperature']:g}"
         for _, row in moved.iterrows()
     ]
-    return f"between the last two windows it still {', '.join(told)}, so that the chains are not stationary there"
+    return f"from the first to the second half of what is kept it {', '.join(told)}, so that the chains are not stationary there"
+
+
+def _by_chain(trace: xr.Dataset, burn_in: int) -> NDArray[np.float64]:
+    return np.asarray(trace["log_ratio"].transpose("chain", "step").to_numpy()[:, burn_in:], dtype=np.float64)
 
 
 def _student(values: NDArray[np.float64], level: float) -> tuple[float, float, float]:
