@@ -352,7 +352,7 @@ table(wide)
 # the end of the run being censored. A visit is a run of sweeps on which the score calls the text *{glue:text}`topic`*, so that a single
 # mistaken label makes or breaks one.
 #
-# Any topic of some share is visited and left by chance alone. The next table has all classes at $\tau$ = {glue:text}`tau-middle`, by the chains that start on others, beside what two nulls give in
+# Any topic of some share is visited and left by chance alone. The table, folded, has all classes at $\tau$ = {glue:text}`tau-middle`, by the chains that start on others, beside what two nulls give in
 # 95 % of draws: each chain's labels in random order, and a first-order Markov chain between classes with the counted moves and the same starts.
 
 # %% tags=["hide-input"]
@@ -360,6 +360,8 @@ nulls = basins.beside_nulls(about[middle], classes, origins, seed=p.seed)
 verdicts = nulls.set_index(["topic", "quantity"])["verdict"]
 glue("returns-verdict", verdicts[p.topic, "leaves and comes back"], display=False)
 glue("recurrence", basins.recurrence(nulls, p.topic), display=False)
+
+# %% tags=["hide-cell"]
 table(
     pd.DataFrame(
         {
