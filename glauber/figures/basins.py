@@ -263,7 +263,7 @@ def basin_moves(counts: Array, names: Sequence[str], scales: pd.DataFrame, stabl
     right.vlines(stable["clusters"], stable["low"], stable["high"], lw=1.2)
     right.set(
         xlabel="number of clusters",
-        ylabel="adjusted Rand, halves of the chains",
+        ylabel="adjusted Rand index",
         ylim=(min(0, *stable["low"], 0), 1.03),
     )
     return figure
