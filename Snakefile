@@ -1,4 +1,5 @@
 # Notebooks -> executed notebooks -> site. `make book` calls this; see profiles in notebooks/profiles.yml.
+import json
 import sys
 from pathlib import Path
 
@@ -31,13 +32,14 @@ rule notebook:
     output:
         "build/book/notebooks/{name}.ipynb",
     params:
-        values=lambda wildcards: PARAMETERS.get(wildcards.name, {}),
+        values=lambda wildcards: json.dumps(PARAMETERS.get(wildcards.name, {})),
     # One notebook at a time on all cores: Snakemake tells OpenMP, hence torch, how many a job has.
     threads: workflow.cores
     log:
         "build/logs/{name}.log",
-    script:
-        "notebooks/execute.py"
+    # Not `script:`, which cannot start a Python whose path has a space.
+    shell:
+        "{BIN:q}/python notebooks/execute.py {input.notebook:q} {output:q} {log:q} {params.values:q}"
 
 
 rule book:

@@ -40,15 +40,10 @@ class Embedder:
     Attributes
     ----------
     name : str
-    checksum : str
-        Of the weights.
-    settings : str
-        Digest of all else that shapes a vector (`settings_digest`).
     """
 
     def __init__(self, network: SentenceTransformer, name: str, cache: Path | None = None) -> None:
         self.network, self.name = network, name
-        self.checksum, self.settings = weights_checksum(network), settings_digest(network)
         self._store = None if cache is None else _Store(cache)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -59,15 +54,18 @@ class Embedder:
         Raises
         ------
         EmbeddingError
-            If a text is longer than the model reads, or a vector is not finite.
+            If a text is none or longer than the model reads, a vector is not finite, or the cache is damaged.
         """
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise EmbeddingError("texts are refused: give a list of texts, each a str")
         distinct = list(dict.fromkeys(texts))
+        self._check_length(distinct)
+        identity = self.identity() if self._store is not None else ""
         keys = {
-            text: hashlib.sha256(f"{self.checksum}\0{self.settings}\0{text}".encode()).digest() for text in distinct
+            text: hashlib.sha256(f"{identity}\0{text}".encode(errors="surrogatepass")).digest() for text in distinct
         }
         known = {} if self._store is None else self._store.get(list(keys.values()))
         new = [text for text in distinct if keys[text] not in known]
-        self._check_length(new)
         if new:
             vectors = self.network.encode(
                 new, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False, convert_to_numpy=True
@@ -78,9 +76,18 @@ class Embedder:
             if self._store is not None:
                 self._store.put(fresh)
             known |= fresh
+        if any(len(vector) != self.dimension for vector in known.values()):
+            raise EmbeddingError(
+                f"the cache of embedder {self.name!r} holds vectors of another length than {self.dimension}: delete it, or give "
+                f"another one"
+            )
         if not distinct:
             return np.zeros((0, self.dimension), dtype=np.float32)
         return np.stack([known[keys[text]] for text in texts])
+
+    def identity(self) -> str:
+        """Of all that shapes a vector, as the network is now: its weights (`weights_checksum`) and settings (`settings_digest`)."""
+        return f"{weights_checksum(self.network)} {settings_digest(self.network)}"
 
     @property
     def dimension(self) -> int:
@@ -133,7 +140,7 @@ def settings_digest(network: SentenceTransformer) -> str:
         )
     everything = {
         "modules": modules,
-        "tokenizer": backend.to_str() if backend is not None else [tokenizer.get_vocab(), repr(tokenizer)],
+        "tokenizer": _content(backend) if backend is not None else [tokenizer.get_vocab(), repr(tokenizer)],
         "prompt": default_prompt(network),
         "length": network.max_seq_length,
         "dimension": network.truncate_dim,
@@ -142,6 +149,11 @@ def settings_digest(network: SentenceTransformer) -> str:
         ],
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def _content(backend: Any) -> dict[str, Any]:
+    """A tokenizer as it is saved, but for the padding and truncation that its last call has left set."""
+    return {key: value for key, value in json.loads(backend.to_str()).items() if key not in {"padding", "truncation"}}
 
 
 class _Store:
@@ -163,16 +175,28 @@ class _Store:
 
     def get(self, keys: list[bytes]) -> dict[bytes, NDArray[np.float32]]:
         found = {}
-        base = self._open()
+        try:
+            base = self._open()
+        except sqlite3.Error as error:
+            raise self._damaged(str(error)) from error
         try:
             for s in range(0, len(keys), 500):  # the number of variables of a statement has a limit
                 part = keys[s : s + 500]
                 marks = ",".join("?" * len(part))
                 rows = base.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)
                 found.update({bytes(key): np.frombuffer(vector, dtype="<f4") for key, vector in rows})
+        except (sqlite3.Error, ValueError) as error:
+            raise self._damaged(str(error)) from error
         finally:
             base.close()
+        if not all(np.isfinite(vector).all() for vector in found.values()):
+            raise self._damaged("a vector is not finite")
         return found
+
+    def _damaged(self, reason: str) -> EmbeddingError:
+        return EmbeddingError(
+            f"embedding cache {str(self.path)!r} is damaged ({reason}): delete that file, or give cache=None"
+        )
 
     def put(self, vectors: dict[bytes, NDArray[np.float32]]) -> None:
         base = self._open()
@@ -235,6 +259,8 @@ def load_embedder(
             ) from error
         raise EmbeddingError(f"embedder {name!r} cannot be loaded: {reason} (give the id or folder of one)") from error
     network.eval()
+    if cache == "":
+        raise EmbeddingError("cache is empty: give a folder, default, or None for none")
     folder = None if cache is None else cache_folder() if cache == "default" else Path(cache).expanduser()
     return Embedder(network, name, folder)
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 def build(profile: str) -> None:
     """Become Snakemake, unless another build runs in this folder."""
+    if not profile:
+        sys.exit("PROFILE is empty: give quick, default or paper, or leave it out")
     folder = Path("build")
     folder.mkdir(exist_ok=True)
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
@@ -25,4 +27,4 @@ def build(profile: str) -> None:
 
 
 if __name__ == "__main__":
-    build(*sys.argv[1:])
+    build(sys.argv[1] if len(sys.argv) > 1 else "")

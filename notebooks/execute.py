@@ -1,5 +1,10 @@
-"""Execute one notebook with papermill, as the book does. Called by the Snakefile, which provides ``snakemake``."""
+"""Execute one notebook with papermill, as the book does.
 
+Usage: python notebooks/execute.py NOTEBOOK TARGET LOG PARAMETERS, the last as JSON. The Snakefile calls it.
+"""
+
+import fcntl
+import json
 import logging
 import os
 import sys
@@ -15,6 +20,9 @@ def execute(source: Path, target: Path, values: dict[str, object], log: Path) ->
     The half-finished notebook of a failed run is kept beside the log, and the failing cell's traceback is printed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    lock = log.with_suffix(".lock").open("w")
+    # A job can outlive a build that was killed: wait for it, since two would write the same files.
+    fcntl.flock(lock, fcntl.LOCK_EX)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = log.with_suffix(".unfinished.ipynb")
     logging.basicConfig(
@@ -38,5 +46,5 @@ def execute(source: Path, target: Path, values: dict[str, object], log: Path) ->
 
 
 if __name__ == "__main__":
-    job = globals()["snakemake"]
-    execute(Path(job.input.notebook), Path(job.output[0]), dict(job.params["values"]), Path(job.log[0]))
+    notebook, output, report, parameters = sys.argv[1:]
+    execute(Path(notebook), Path(output), json.loads(parameters), Path(report))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers.normalizers import BertNormalizer
 
@@ -58,9 +59,49 @@ def test_cache_holds_by_content_and_weights(tmp_path: Path, monkeypatch: pytest.
     asked = count_calls(again, monkeypatch)
     assert np.array_equal(again([*TEXTS, "new"])[:3], vectors)
     assert asked == [["new"]]
-    again.checksum = "other weights"
+    with torch.no_grad():
+        next(again.network.parameters()).mul_(1.5)
     again(TEXTS[:1])
     assert asked[1:] == [TEXTS[:1]]
+
+
+def test_a_network_that_is_changed_later_finds_no_vectors_of_before(tmp_path: Path) -> None:
+    embedder = load_embedder(device="cpu", cache=tmp_path)
+    text = "a cat sat on the mat and on the rug and on the floor"
+    before = embedder([text])
+    pooling: Any = embedder.network[1]
+    pooling.pooling_mode = "cls"
+    changed = embedder([text, "new"])
+    assert np.abs(changed[0] - before[0]).max() > 0.05
+    fresh = load_embedder(device="cpu", cache=tmp_path)
+    assert np.array_equal(fresh([text]), before)
+    assert np.allclose(fresh(["new"]), load_embedder(device="cpu", cache=None)(["new"]), atol=1e-6)
+    fresh.network.max_seq_length = 8
+    with pytest.raises(EmbeddingError, match="pieces and embedder 'default' reads 8"):
+        fresh([text])  # known or not
+
+
+def test_a_damaged_cache_is_one_sentence(tmp_path: Path) -> None:
+    embedder = load_embedder(device="cpu", cache=tmp_path)
+    embedder(TEXTS)
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as base:
+        base.execute("UPDATE vectors SET vector = ?", (b"x" * 100,))
+    with pytest.raises(EmbeddingError, match="vectors of another length than 384"):
+        embedder(TEXTS)
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as base:
+        base.execute("UPDATE vectors SET vector = ?", (b"x" * 7,))
+    with pytest.raises(EmbeddingError, match=r"is damaged \(buffer size"):
+        embedder(TEXTS)
+    with sqlite3.connect(tmp_path / "embeddings.sqlite") as base:
+        base.execute("DROP TABLE vectors")
+    with pytest.raises(EmbeddingError, match=r"is damaged \(no such table"):
+        embedder(TEXTS)
+    odd: list[Any] = ["abc", [None], [b"a"]]
+    for texts in odd:
+        with pytest.raises(EmbeddingError, match="give a list of texts"):
+            embedder(texts)
+    with pytest.raises(EmbeddingError, match="cache is empty"):
+        load_embedder(device="cpu", cache="")
 
 
 def variants(folder: Path) -> dict[str, Path]:
@@ -88,9 +129,8 @@ def test_one_cache_serves_models_that_differ_in_settings_alone(tmp_path: Path) -
     made = variants(tmp_path)
     loaded = {name: load_embedder(str(folder), device="cpu", cache=tmp_path) for name, folder in made.items()}
     loaded["short"].network.truncate_dim = 100  # no part of a saved model
-    loaded["short"].settings = embeddings.settings_digest(loaded["short"].network)
-    assert len({embedder.checksum for embedder in loaded.values()}) == 1
-    assert len({embedder.settings for embedder in loaded.values()}) == len(loaded)
+    assert len({embedder.identity().split()[0] for embedder in loaded.values()}) == 1
+    assert len({embedder.identity() for embedder in loaded.values()}) == len(loaded)
     kept = {name: embedder(texts) for name, embedder in loaded.items()}
     for name, vectors in kept.items():
         fresh = load_embedder(str(made[name]), device="cpu", cache=None)
@@ -99,7 +139,7 @@ def test_one_cache_serves_models_that_differ_in_settings_alone(tmp_path: Path) -
     assert not np.allclose(kept["mean"], kept["cls"], atol=1e-2)
     assert not np.allclose(kept["mean"], kept["query"], atol=1e-2)
     again = load_embedder(str(made["cls"]), device="cpu", cache=tmp_path)
-    assert again.settings == loaded["cls"].settings, "a model loaded again finds its vectors"
+    assert again.identity() == loaded["cls"].identity(), "a model loaded again finds its vectors"
 
 
 def test_the_prompt_takes_its_share_of_the_length(embedder: Embedder) -> None:

@@ -192,11 +192,25 @@ def test_failures_inside_the_network_are_one_sentence() -> None:
     config = hf.NystromformerConfig(
         vocab_size=len(tokenizer), num_landmarks=8, segment_means_seq_len=32, max_position_embeddings=40, **SMALL
     )  # fmt: skip
-    nystrom = MaskedLM(hf.NystromformerForMaskedLM(config), tokenizer, "nystrom")
-    with pytest.raises(ModelError, match="'nystrom' fails on rows of n = 17 tokens"):
-        nystrom.check_length(17)
     with pytest.raises(ModelError, match="one row by itself of n = 30"):  # it scales by the largest entry of the batch
-        nystrom.check_length(30)
+        MaskedLM(hf.NystromformerForMaskedLM(config), tokenizer, "nystrom")
+
+
+class Blind(hf.BertForMaskedLM):
+    """A network that never runs."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"no kernel for {kwargs['input_ids'].shape[1]} tokens")
+
+
+def test_what_never_runs_is_refused_when_it_is_loaded() -> None:
+    tokenizer = wordpiece()
+    with pytest.raises(ModelError, match=r"fails on rows of n = 12 tokens \(TypeError: no kernel for 14 tokens\)"):
+        MaskedLM(bert(len(tokenizer), Blind), tokenizer, "blind")
+    tableless = bert(len(tokenizer))
+    tableless.get_input_embeddings = lambda: torch.nn.Parameter(torch.zeros(3))
+    with pytest.raises(ModelError, match="has no table of input embeddings"):
+        MaskedLM(tableless, tokenizer, "perceiver")
 
 
 def test_usable_length_is_what_the_network_takes() -> None:

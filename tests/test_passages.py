@@ -102,11 +102,18 @@ def test_malformed_line_is_named_once_it_is_reached(tmp_path: Path, name: str, g
     assert message.startswith(f"{name}:2 ") and words in message
 
 
-@pytest.mark.parametrize("line", ["id\ttext", "pid\tpassage", "docid\tText "])
+@pytest.mark.parametrize(
+    "line", ["id\ttext", "pid\tpassage", "docid\tText ", "pid\tpassage_text", "doc_id\tDocument body"]
+)
 def test_a_header_is_no_passage(tmp_path: Path, line: str) -> None:
     message = refusal(read_passages(write(tmp_path / "a.tsv", line, "0\tgood")))
     assert message.startswith("a.tsv:1 looks like a header") and message.endswith("delete that line")
     assert next(read_passages(write(tmp_path / "b.tsv", "0\tgood", "1\ttext"))).text == "good"
+
+
+@pytest.mark.parametrize("line", ["7\tone two", '{"text": "one two"}'])
+def test_a_txt_file_of_another_format_is_told(tmp_path: Path, line: str) -> None:
+    assert "name the file .tsv or .jsonl" in refusal(read_passages(write(tmp_path / "a.txt", line)))
 
 
 def test_lines_that_break_a_sentence_are_counted(tmp_path: Path) -> None:
@@ -233,7 +240,7 @@ def test_states_are_cut_to_the_length() -> None:
 def test_too_few_passages() -> None:
     passages = [Passage("a", "", "1 2 3"), Passage("b", "", "1")]
     with pytest.raises(
-        PassageError, match=r"^only 1 of 2 passages have 3 tokens or more \(1 are shorter\): ask for fewer"
+        PassageError, match=r"^only 1 of 2 different passages have 3 tokens or more \(1 are shorter\): ask for fewer"
     ):
         starting_states(numbers, passages, n=3, count=2)
 
@@ -262,7 +269,7 @@ def test_models_start_from_passages_that_all_of_them_can_cut() -> None:
     assert two.states.tolist() == [[1, 3], [7, 9]]
     assert one.too_short == two.too_short == 1  # b has two tokens for one of them only
     assert one.table["dropped"].tolist() == [0, 1]
-    with pytest.raises(PassageError, match="only 2 of 3 passages have 2 tokens or more"):
+    with pytest.raises(PassageError, match="only 2 of 3 different passages have 2 tokens or more"):
         common_states([numbers, halves], passages, 2, 3, max_dropped=0.2)
     assert starting_states(numbers, passages, 2, 3, max_dropped=0.2).table["id"].tolist() == ["a", "b", "c"]
 
@@ -273,7 +280,7 @@ def test_repeats_are_used_once_and_counted() -> None:
     starts = starting_states(numbers, passages, n=3, count=2)
     assert starts.states.tolist() == [[1, 2, 3], [5, 6, 7]]
     with pytest.raises(
-        PassageError, match=r"only 2 of 3 passages have 3 tokens or more \(0 are shorter, 23 repeat another\)"
+        PassageError, match=r"only 2 of 3 different passages have 3 tokens or more \(0 are shorter, 23 repeat another\)"
     ):
         starting_states(numbers, passages, n=3, count=3)
     both = common_states([numbers, lambda text: (numbers(text)[0][::-1], 0)], passages, 3, 3)

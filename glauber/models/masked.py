@@ -51,7 +51,9 @@ class MaskedLM:
         self.name = name
         self.mask = int(tokenizer.mask_token_id)
         ends = special_ends(tokenizer)
-        table: Any = network.get_input_embeddings().weight
+        table: Any = getattr(network.get_input_embeddings(), "weight", None)
+        if table is None:
+            raise ModelError(f"model {name!r} has no table of input embeddings, a row for each id: choose another one")
         highest, rows = max(self.mask, *ends[0], *ends[1]), len(table)
         if highest >= rows:
             raise ModelError(
@@ -64,7 +66,8 @@ class MaskedLM:
         self._tried: set[int] = set()
         self._prefix, self._suffix = (torch.tensor(end, dtype=torch.long, device=self.device) for end in ends)
         self._limit = trial.positions(network, tokenizer) - len(ends[0]) - len(ends[1])
-        self.text = Text(tokenizer, min(rows, self._width()), ends)
+        width, shown = self._width()
+        self.text = Text(tokenizer, min(rows, width), ends)
         self._columns = _columns(self.vocabulary, self.device)
         self._narrow = True  # whether the head sees the masked row alone; off where that gives other logits
         decoder = network.get_output_embeddings()
@@ -72,6 +75,7 @@ class MaskedLM:
             decoder.register_forward_pre_hook(self._before_decoder)
         if network.base_model is not network:
             network.base_model.register_forward_hook(self._after_encoder)
+        self._try(shown)
         self.usable_length = self._usable_length()
 
     @property
@@ -203,8 +207,8 @@ class MaskedLM:
             ) from error
         return logits
 
-    def _width(self) -> int:
-        """Columns of the logits, taken from a real forward at the first length that the network runs."""
+    def _width(self) -> tuple[int, int]:
+        """Columns of the logits, taken from a real forward at the first length that the network runs, and that length."""
         # The longest first, as the trial does: a network that changes for good at a short row has not done so then.
         longest = [self._limit] if self.device.type == "cpu" and self._limit <= trial.LONGEST else []
         reason: ModelError | None = None
@@ -213,13 +217,15 @@ class MaskedLM:
             try:
                 logits = self._logits(ids)
             except ModelError as error:
-                reason = reason or error
+                reason = (
+                    error if reason is None or n == trial.LENGTHS[0] else reason
+                )  # the longest may just be too long
                 continue
             if logits.shape[:2] != ids.shape:
                 raise ModelError(
                     f"model {self.name!r} gives logits for {logits.shape[1]} positions where {ids.shape[1]} went in: choose another one"
                 )
-            return int(logits.shape[2])
+            return int(logits.shape[2]), n
         raise reason or ModelError(f"model {self.name!r} has no room for a token: choose another one")
 
     def _usable_length(self) -> int:

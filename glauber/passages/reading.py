@@ -1,6 +1,7 @@
 """Starting texts: the embedded passages, any local file, or MS MARCO from the hub."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,16 +13,9 @@ from ..errors import PassageError
 
 EMBEDDED = Path(__file__).parents[2] / "data" / "passages.jsonl"
 FORMATS = (".jsonl", ".tsv", ".txt")
-HEADERS = {
-    "text",
-    "passage",
-    "passages",
-    "contents",
-    "content",
-    "document",
-    "body",
-    "sentence",
-}  # heads of a column of texts
+HEADER = re.compile(
+    r"[A-Za-z_]+\t[A-Za-z_ ]*(?:text|passage|content|document|body|sentence)[A-Za-z_]*\s*", re.IGNORECASE
+)
 ENDINGS = ".!?:;\"'”’»)]…。！？"  # what a line that is whole may end with
 
 
@@ -116,12 +110,16 @@ def _from_tsv(line: str, where: str) -> Passage:
             f"(column {len(fields)} starts {shown(fields[-1][:40])})"
         )
     name, text = fields
-    if where.endswith(":1") and text.strip().lower() in HEADERS:
+    if where.endswith(":1") and HEADER.fullmatch(line):
         raise PassageError(f"{where} looks like a header ({shown(line[:40])}): delete that line")
     return Passage(name, "", text)
 
 
 def _from_text(line: str, where: str) -> Passage:
+    if where.endswith(":1") and re.match(r"""\d+\t|\{\s*["']""", line):
+        raise PassageError(
+            f"{where} looks like a line of another format ({shown(line[:40])}): name the file .tsv or .jsonl"
+        )
     return Passage(where, "", line)
 
 

@@ -134,8 +134,10 @@ def common_states(
     for tally in tallies:
         tally.check(max_dropped, enough=True)
     same = f", {repeated} repeat another" if repeated else ""
+    lost = max(tally.share for tally in tallies)
+    same += f", and {100 * lost:.2g} % of their pieces are unknown to the model" if lost else ""
     raise PassageError(
-        f"only {len(rows)} of {count} passages have {n} tokens or more ({too_short} are shorter{same}): "
+        f"only {len(rows)} of {count} different passages have {n} tokens or more ({too_short} are shorter{same}): "
         f"ask for fewer passages, a smaller n, or give another source"
     )
 
