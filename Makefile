@@ -3,7 +3,7 @@ PYTHON ?= python3
 PROFILE ?= default
 VENV := .venv
 BIN := $(VENV)/bin
-# Threads of torch wait by spinning: 0.5 s a step on a busy machine. A tenth of the spins costs nothing on a quiet one.
+# Threads of torch wait by spinning, which on a busy machine takes the cores from all others. A tenth of the spins is enough on a quiet one.
 export GOMP_SPINCOUNT ?= 30000
 
 .PHONY: book test bench check-site lint types sync lock clean

@@ -103,9 +103,7 @@ class MaskedLM:
                 f"{called} = {n} tokens do not fit model {self.name!r}: "
                 f"its usable length is {self.usable_length}, so give a smaller one"
             )
-        if n not in self._tried:
-            self._try(n)
-            self._tried.add(n)
+        self._try(n)
 
     def conditional_logits(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Logits of the masked position given the rest of the row.
@@ -217,9 +215,8 @@ class MaskedLM:
             try:
                 logits = self._logits(ids)
             except ModelError as error:
-                reason = (
-                    error if reason is None or n == trial.LENGTHS[0] else reason
-                )  # the longest may just be too long
+                if reason is None or n == trial.LENGTHS[0]:  # the longest may just be too long
+                    reason = error
                 continue
             if logits.shape[:2] != ids.shape:
                 raise ModelError(
@@ -248,7 +245,9 @@ class MaskedLM:
         return self._limit if fits(self._limit) else trial.longest(self._limit - 1, fits) or self._limit
 
     def _try(self, n: int) -> None:
-        """Trial at one length, and against the network left alone: where that differs it is left alone from then on."""
+        """Trial at one length, once, and against the network left alone: where that differs it is left alone from then on."""
+        if n in self._tried:
+            return
         rows = trial.trial_rows(self.vocabulary, n, self.device)
         with _without(self.network.base_model, "forward"):  # as it was before `torch.compile`, for a length seen once
             plain = trial.check(self.name, rows, partial(self._masked_row, narrow=False), self.network.dtype)
@@ -257,6 +256,7 @@ class MaskedLM:
                     self._narrow = not trial.differ(plain, self._masked_row(*rows, narrow=True), self.network.dtype)
                 except ModelError:
                     self._narrow = False
+        self._tried.add(n)
 
     @contextmanager
     def _only_row(self, at: torch.Tensor | None) -> Iterator[None]:

@@ -19,9 +19,7 @@ PLACEHOLDER = re.compile(
     re.IGNORECASE,
 )
 # What tokenizers call their special tokens, marked as such or not.
-SPECIAL = re.compile(
-    r"</?s>|[<\[](?:pad|unk|mask|cls|sep|bos|eos|eod|eop|null|unused|begin|end)[>\]]|<null_\d+>", re.IGNORECASE
-)
+SPECIAL = re.compile(r"</?s>|[<\[](?:pad|unk|mask|cls|sep|bos|eos|eod|eop|null|unused|begin|end)[>\]]", re.IGNORECASE)
 PROBES = 400  # tokens of the vocabulary whose texts are tried as probes
 
 
