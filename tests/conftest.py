@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from checkpoints import NETWORKS, build
+from hypothesis import settings
 
 import glauber
 from glauber import exact
@@ -12,6 +13,10 @@ from glauber.passages import read_passages, starting_states
 
 # At most two threads, fewer where OMP_NUM_THREADS says so: more only get in each other's way on models this small.
 torch.set_num_threads(min(2, torch.get_num_threads()))
+
+# The same examples on every run, so that a change is judged by what it changes; `--hypothesis-profile=default` draws new ones.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.load_profile("fixed")
 
 
 @pytest.fixture(scope="session")

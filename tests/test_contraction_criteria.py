@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_chain import random_table
 from test_contraction import Array, measure_all
@@ -99,6 +99,7 @@ matrices = st.integers(1, 6).flatmap(
 
 
 @settings(max_examples=150, deadline=None)
+@example(0.3 * (1 - np.eye(3)), 0.25)  # the column sums are the radius: rounding puts a level on it
 @given(matrices, st.sampled_from([0.25, 0.01]))
 def test_weights_are_positive_and_give_their_own_rate(c: Array, eps: float) -> None:
     found: Any = con.criteria(c, eps).set_index("criterion")

@@ -103,7 +103,9 @@ def weights(matrix: ArrayLike, eps: float = 0.25) -> NDArray[np.float64]:
     if column > radius:
         levels = radius + (column - radius) * LEVELS
         shifted = levels[:, None, None] * np.eye(n) - c.T
-        tried = np.vstack([tried, np.linalg.solve(shifted, np.ones((len(levels), n, 1)))[..., 0]])
+        # Above the radius the determinant is positive; where rounding puts a level on it the system has no solution.
+        shifted = shifted[np.linalg.slogdet(shifted)[0] > 0]
+        tried = np.vstack([tried, np.linalg.solve(shifted, np.ones((len(shifted), n, 1)))[..., 0]])
     tried = tried[np.isfinite(tried).all(axis=1) & (tried > 0).all(axis=1)]
     tried = tried / tried.min(axis=1, keepdims=True)
     rates = (tried @ c / tried).max(axis=1)
