@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ..devices import memory_budget
 from ..errors import ModelError
 from . import trial
+from .masked_row import MaskedRow
 from .text import Text, special_ends
 
 
@@ -40,6 +41,8 @@ class MaskedLM:
         Free positions that fit the model, special tokens taken off.
     pinned : dict
         Options that were set so that equal questions get equal answers (`glauber.models.trial.pin`).
+    row : MaskedRow
+        What a forward leaves out, ``LEVELS[row.level]`` of `glauber.models.masked_row`.
     """
 
     def __init__(
@@ -62,19 +65,13 @@ class MaskedLM:
             )
         self.budget = budget or memory_budget(self.device)
         self.pinned = trial.pin(network)
-        self._masked: torch.Tensor | None = None
         self._tried: set[int] = set()
         self._prefix, self._suffix = (torch.tensor(end, dtype=torch.long, device=self.device) for end in ends)
         self._limit = trial.positions(network, tokenizer) - len(ends[0]) - len(ends[1])
         width, shown = self._width()
         self.text = Text(tokenizer, min(rows, width), ends)
         self._columns = _columns(self.vocabulary, self.device)
-        self._narrow = True  # whether the head sees the masked row alone; off where that gives other logits
-        decoder = network.get_output_embeddings()
-        if isinstance(decoder, torch.nn.Module):
-            decoder.register_forward_pre_hook(self._before_decoder)
-        if network.base_model is not network:
-            network.base_model.register_forward_hook(self._after_encoder)
+        self.row = MaskedRow(network)
         self._try(shown)
         self.usable_length = self._usable_length()
 
@@ -169,14 +166,14 @@ class MaskedLM:
         return max(1, int(self.budget // row))
 
     def _forward(self, states: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        return self._masked_row(states, positions, self._narrow)
+        return self._masked_row(states, positions, self.row.level)
 
-    def _masked_row(self, states: torch.Tensor, positions: torch.Tensor, narrow: bool) -> torch.Tensor:
+    def _masked_row(self, states: torch.Tensor, positions: torch.Tensor, level: int) -> torch.Tensor:
         at = positions + len(self._prefix)
         rows = torch.arange(len(states), device=self.device)
         ids = torch.cat([self._prefix.expand(len(states), -1), states, self._suffix.expand(len(states), -1)], dim=1)
         ids[rows, at] = self.mask
-        with self._only_row(at if narrow else None):
+        with self.row.only(at, level):
             logits = self._logits(ids)
         if logits.shape[1] > 1:  # a head that no hook reaches, or one that was left alone
             logits = logits[rows, at].unsqueeze(1)
@@ -250,36 +247,16 @@ class MaskedLM:
             return
         rows = trial.trial_rows(self.vocabulary, n, self.device)
         with _without(self.network.base_model, "forward"):  # as it was before `torch.compile`, for a length seen once
-            plain = trial.check(self.name, rows, partial(self._masked_row, narrow=False), self.network.dtype)
-            if self._narrow:
-                try:
-                    self._narrow = not trial.differ(plain, self._masked_row(*rows, narrow=True), self.network.dtype)
-                except ModelError:
-                    self._narrow = False
+            plain = trial.check(self.name, rows, partial(self._masked_row, level=0), self.network.dtype)
+            while self.row.level and not self._agrees(plain, rows):
+                self.row.level -= 1
         self._tried.add(n)
 
-    @contextmanager
-    def _only_row(self, at: torch.Tensor | None) -> Iterator[None]:
-        self._masked = at
+    def _agrees(self, plain: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor]) -> bool:
         try:
-            yield
-        finally:
-            self._masked = None
-
-    def _after_encoder(self, module: torch.nn.Module, args: Any, output: Any) -> Any:
-        """Hook of the encoder: the head's dense layer, too, sees the masked row alone."""
-        if self._masked is not None and "last_hidden_state" in output:
-            output["last_hidden_state"] = self._row(output["last_hidden_state"])
-        return output
-
-    def _before_decoder(self, module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
-        """Pre-hook of the output embedding: the vocabulary projection is taken at the masked row, whatever the head."""
-        if self._masked is None or args[0].shape[1] == 1:
-            return None
-        return (self._row(args[0]),)
-
-    def _row(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden[torch.arange(len(hidden), device=hidden.device), self._masked].unsqueeze(1)
+            return not trial.differ(plain, self._forward(*rows), self.network.dtype)
+        except ModelError:
+            return False
 
 
 @contextmanager
