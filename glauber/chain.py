@@ -18,6 +18,7 @@ from .randomness import Draws
 
 Weight = TypeVar("Weight", float, torch.Tensor)
 ROUNDING = 1e-4  # more than float32 weights can be off by, relative
+BLOCK = 128  # columns summed at a time: a draw looks at one block of them
 UNDERFLOW = 1e-25  # below it, sums of float32 weights are not trusted at all
 
 
@@ -110,11 +111,16 @@ def step(model: Conditionals, state: State, temperature: torch.Tensor, draws: Dr
 
 def masked_logits(model: Conditionals, states: torch.Tensor, sites: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Logits of one masked position per row, and the column of the token that stands there."""
-    logits = model.conditional_logits(states, sites)
-    # float64 lives on the CPU where the device (MPS) lacks it.
-    logits = logits.cpu() if logits.device.type == "mps" else logits
+    logits = logits_at(model, states, sites)
     own = states[torch.arange(len(states), device=states.device), sites].to(logits.device)
     return logits, torch.searchsorted(torch.from_numpy(model.vocabulary).to(logits.device), own)
+
+
+def logits_at(model: Conditionals, states: torch.Tensor, sites: torch.Tensor) -> torch.Tensor:
+    """Logits of one masked position per row, where draws are made of them."""
+    logits = model.conditional_logits(states, sites)
+    # float64 lives on the CPU where the device (MPS) lacks it.
+    return logits.cpu() if logits.device.type == "mps" else logits
 
 
 def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor, draws: Draws) -> torch.Tensor:
@@ -123,14 +129,15 @@ def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tenso
     The token stays if ``stay >= m``, where ``m`` is the probability of all other tokens; else ``pick`` inverts the
     cumulative law of the others, taken by id. The order is part of the definition of a trajectory.
 
-    The weights are computed in the precision of the logits and summed in float64. Where float32 weights could decide
+    The weights are computed in the precision of the logits, and those of a block of ids are summed in it. Where that could decide
     otherwise than `excluded_mass`, that is asked.
     """
     stay = torch.from_numpy(draws.stay).to(logits.device)
     weights = relative_weights(logits, temperature)
     kept = weights.gather(1, current[:, None])[:, 0].double()
     weights.scatter_(1, current[:, None], 0.0)
-    rest = weights.sum(dim=1, dtype=torch.float64)
+    sums = block_sums(weights)
+    rest = sums.sum(dim=1)
     mass = odds(rest, kept)
     if logits.dtype != torch.float64:
         close = torch.nonzero((stay - mass).abs() <= ROUNDING * mass + UNDERFLOW)[:, 0]
@@ -144,8 +151,31 @@ def redraw(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tenso
         if len(lost):  # the others underflowed beside the current token: scale them to the best of themselves
             without = logits[lost].double().scatter(1, current[lost][:, None], -torch.inf)
             weights[lost] = relative_weights(without, temperature[lost]).to(weights.dtype)
-        after[moving] = invert(weights[moving].cumsum(dim=1, dtype=torch.float64), pick)
+            sums[lost] = block_sums(weights[lost])
+        after[moving] = _invert_blocks(weights, moving, sums[moving], pick)
     return after
+
+
+def block_sums(weights: torch.Tensor) -> torch.Tensor:
+    """Weights (rows, k) summed over every `BLOCK` columns, shape (rows, ceil(k / BLOCK)), as float64."""
+    whole = weights.shape[1] // BLOCK * BLOCK
+    parts = [weights[:, :whole].unflatten(1, (-1, BLOCK)).sum(dim=2)] if whole else []
+    if whole < weights.shape[1]:
+        parts.append(weights[:, whole:].sum(dim=1, keepdim=True))
+    return torch.cat(parts, dim=1).double()
+
+
+def _invert_blocks(weights: torch.Tensor, rows: torch.Tensor, sums: torch.Tensor, pick: torch.Tensor) -> torch.Tensor:
+    """Columns drawn as by `invert`, for some ``rows`` of weights: first the block by its sum, then the column within it."""
+    cumulative = sums.cumsum(dim=1)
+    chosen = invert(cumulative, pick)[:, None]
+    mass = sums.gather(1, chosen)
+    left = pick[:, None] * cumulative[:, -1:] - (cumulative.gather(1, chosen) - mass)
+    columns = chosen * BLOCK + torch.arange(min(BLOCK, weights.shape[1]), device=weights.device)
+    inside = columns < weights.shape[1]  # the last block may be short
+    part = weights[rows[:, None], columns.clamp(max=weights.shape[1] - 1)].double() * inside
+    within = invert(part.cumsum(dim=1), (left / mass)[:, 0].clamp(0.0, 1.0))
+    return chosen[:, 0] * BLOCK + within
 
 
 def odds(rest: Weight, kept: Weight) -> Weight:

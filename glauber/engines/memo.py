@@ -1,12 +1,13 @@
-"""Conditionals remembered by their context, in small records.
+"""Conditionals remembered by their context: whole at first, in small records from the second time on.
 
-A conditional depends on its context alone: the position and the tokens at all others. A record keeps the `TOP` likeliest
-tokens and, of all others, the summed weight in each gap between them; tokens stand by id, as in `glauber.chain.redraw`. A draw
-that lands on a kept token costs no forward; one that lands in a gap has to ask the model.
+A conditional depends on its context alone: the position and the tokens at all others. Most contexts never come back, so that the first
+time nothing is done but to hold on to the batch of logits. A record keeps the `TOP` likeliest tokens and, of all others, the
+summed weight in each gap between them; tokens stand by id, as in `glauber.chain.redraw`. A draw that lands on a kept token costs
+no forward; one that lands in a gap has to ask the model.
 """
 
 import hashlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from .. import chain
 
 TOP = 64
+HELD = 2**29  # bytes of whole logits that are held
 
 
 @lru_cache(maxsize=2**20)
@@ -109,31 +111,59 @@ def records(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tens
 
 
 class Memo:
-    """The most recently used records.
+    """The most recently used contexts, by key: a `Record`, or the fact that the context was asked for once.
 
     Parameters
     ----------
     capacity : int
-        Records kept; each takes about 3 kB.
+        Contexts kept; a record takes about 3 kB.
     """
 
     def __init__(self, capacity: int = 100_000) -> None:
         self.capacity = capacity
-        self._records: OrderedDict[int, Record] = OrderedDict()
+        self._known: OrderedDict[int, Record | None] = OrderedDict()
+        self._whole: dict[int, torch.Tensor] = {}
+        self._batches: deque[tuple[int, list[int]]] = deque()
+        self._held = 0
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._known
 
     def get(self, key: int) -> Record | None:
-        """The record of a context, if it is remembered."""
-        record = self._records.get(key)
+        """The record of a context, if there is one."""
+        record = self._known.get(key)
         if record is not None:
-            self._records.move_to_end(key)
+            self._known.move_to_end(key)
         return record
 
+    def whole(self, key: int) -> torch.Tensor | None:
+        """Logits ``(|V|,)`` of a context that was asked for not long ago."""
+        return self._whole.get(key)
+
+    def hold(self, keys: list[int], logits: torch.Tensor) -> None:
+        """Hold on to logits ``(rows, |V|)`` of contexts that were asked for the first time, and let go of the oldest."""
+        for key, row in zip(keys, logits, strict=True):
+            self._whole[key] = row
+            self._note(key, None)
+        size = logits.nbytes
+        self._batches.append((size, keys))
+        self._held += size
+        while self._held > HELD:
+            size, keys = self._batches.popleft()
+            self._held -= size
+            for key in keys:
+                self._whole.pop(key, None)
+
     def put(self, key: int, record: Record) -> None:
-        """Remember a record, and forget the least recently used one if there are too many."""
-        old = self._records.get(key)
+        """Remember a record, which takes the place of the whole logits."""
+        old = self._known.get(key)
         if old is not None:
             record.rare |= old.rare
-        self._records[key] = record
-        self._records.move_to_end(key)
-        if len(self._records) > self.capacity:
-            self._records.popitem(last=False)
+        self._whole.pop(key, None)
+        self._note(key, record)
+
+    def _note(self, key: int, record: Record | None) -> None:
+        self._known[key] = record
+        self._known.move_to_end(key)
+        if len(self._known) > self.capacity:
+            self._whole.pop(self._known.popitem(last=False)[0], None)

@@ -254,7 +254,7 @@ class MaskedLM:
 
     def _agrees(self, plain: torch.Tensor, rows: tuple[torch.Tensor, torch.Tensor]) -> bool:
         try:
-            return not trial.differ(plain, self._forward(*rows), self.network.dtype)
+            return not trial.differ(plain, self._masked_row(*rows, self.row.level), self.network.dtype)
         except ModelError:
             return False
 
