@@ -19,6 +19,7 @@ from .randomness import Draws
 Weight = TypeVar("Weight", float, torch.Tensor)
 ROUNDING = 1e-4  # more than float32 weights can be off by, relative
 BLOCK = 128  # columns summed at a time: a draw looks at one block of them
+SMALLEST = -87.0  # its exponential is the least that float32 holds at full precision
 UNDERFLOW = 1e-25  # below it, sums of float32 weights are not trusted at all
 
 
@@ -186,7 +187,10 @@ def odds(rest: Weight, kept: Weight) -> Weight:
 def relative_weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
     """``exp(l / tau)`` relative to the largest of the row, in the precision of the logits, shape of ``logits``."""
     shifted = logits - logits.amax(dim=1, keepdim=True)
-    return shifted.div_(temperature[:, None].to(logits.dtype)).exp_()
+    shifted.div_(temperature[:, None].to(logits.dtype))
+    if logits.dtype == torch.float32:  # numbers below the smallest normal one are 0 here: the processor is slow at them
+        torch.nn.functional.threshold_(shifted, SMALLEST, -torch.inf)
+    return shifted.exp_()
 
 
 def excluded_mass(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:

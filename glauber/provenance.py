@@ -10,6 +10,9 @@ from typing import Any
 import pandas as pd
 import torch
 
+from .models import MaskedLM
+from .models.masked_row import LEVELS
+
 PACKAGES = ("torch", "transformers", "numpy", "scipy", "pandas", "xarray")
 
 
@@ -32,31 +35,39 @@ def versions() -> dict[str, str]:
 
 
 def provenance(
-    network: torch.nn.Module, parameters: Mapping[str, Any], started: float, other: torch.nn.Module | None = None
+    model: MaskedLM, parameters: Mapping[str, Any], started: float, other: MaskedLM | None = None
 ) -> pd.DataFrame:
     """What a notebook ran with.
 
     Parameters
     ----------
-    network : Module
+    model : MaskedLM
     parameters : mapping
         The notebook's parameters.
     started : float
         ``time.time()`` at its start.
-    other : Module, optional
-        A second network that it ran.
+    other : MaskedLM, optional
+        A second model that it ran.
 
     Returns
     -------
     DataFrame
         ``item``, ``value``.
     """
-    weights = {"weights": f"SHA-256 {weights_checksum(network)}...", "device": str(next(network.parameters()).device)}
-    if other is not None:
-        weights["weights of other"] = f"SHA-256 {weights_checksum(other)}..."
+    ran = {
+        f"{what}{of}": value
+        for lm, of in ((model, ""), (other, " of other"))
+        if lm is not None
+        for what, value in {
+            "weights": f"SHA-256 {weights_checksum(lm.network)}...",
+            "device": lm.device,
+            "left out of a forward": LEVELS[lm.row.level],
+            **lm.pinned,
+        }.items()
+    }
     clock = {
         "started": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
         "seconds": f"{time.time() - started:.0f}",
     }
-    items = {**parameters, **weights, **versions(), **clock}
+    items = {**parameters, **ran, **versions(), **clock}
     return pd.DataFrame({"item": list(items), "value": [str(value) for value in items.values()]})

@@ -584,4 +584,4 @@ glue("player", HTML(player(films, distance_label="distance in meaning")))
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started, second.network if second else None))
+table(provenance(lm, p.model_dump(), started, second))

@@ -533,4 +533,4 @@ table(by_model(columns))
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started, second.network if second else None))
+table(provenance(lm, p.model_dump(), started, second))

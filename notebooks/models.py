@@ -225,4 +225,4 @@ table(shown.assign(**{"time of glauber-mini over glauber-tiny": ratios}), {"τ":
 # ## Provenance
 
 # %% tags=["hide-input"]
-table(provenance(lm.network, p.model_dump(), started, second.network if second else None))
+table(provenance(lm, p.model_dump(), started, second))

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from .. import chain
 from ..progress import Progress
 from ..randomness import Draws, block
-from .memo import Memo, records, zobrist
+from .memo import VISITS, Memo, records, zobrist
 from .trace import Chunk, Setup
 
-WORTHWHILE = 0.5  # of steps that change a token: above it too few contexts come back to pay for remembering them
+WORTHWHILE = 0.35  # of steps that change a token: above it too few contexts come back to pay for remembering them
 MEMORY = 16  # steps over which a chain's rate of change is averaged
 
 
@@ -156,69 +156,63 @@ def advance(run: Setup, state: chain.State, steps: int, record_every: int, label
 
 def _step(run: Setup, log: Log, crowd: NDArray[np.int64], waiting: list[Walker], memo: Memo) -> None:
     """One step of the crowd and of every waiting walker, by one batch of forwards."""
-    keys = [w.context() for w in waiting]
+    first, keys = len(crowd), [w.context() for w in waiting]
     chains = np.append(crowd, np.array([w.c for w in waiting], dtype=np.int64))
     done = np.append(log.done[crowd], np.array([w.done for w in waiting], dtype=np.int64))
     columns = log.columns[chains]
-    for i, walker in enumerate(waiting, len(crowd)):
+    for i, walker in enumerate(waiting, first):
         columns[i] = walker.columns
     site = log.site[chains, done]
-    before = torch.from_numpy(columns[np.arange(len(chains)), site])
-    # One row for each of the crowd and for each context that is not at hand.
-    asked, row, held = list(range(len(crowd))), dict[int, int](), dict[int, torch.Tensor]()
-    source = list(asked)
-    for i, key in enumerate(keys, len(crowd)):
+    before = columns[np.arange(len(chains)), site]
+    # One forward for each of the crowd and for each context that is not at hand; the other rows are there already.
+    asked, known, row = list(range(first)), dict[int, torch.Tensor](), dict[int, int]()
+    for i, key in enumerate(keys, first):
         whole = memo.whole(key)
         if whole is not None:
-            held[i] = whole
+            known[i] = whole
         elif key not in row:
             row[key] = len(asked)
             asked.append(i)
-        source.append(row.get(key, 0))
-    logits = _forward(run, columns[asked], site[asked], held)
     log.forwards[chains[asked]] += 1
-    rows = logits
-    if held or len(asked) < len(chains):
-        rows = logits[source]
-        for i, whole in held.items():
-            rows[i] = whole
-    tau, before = run.temperature[chains].to(rows.device), before.to(rows.device)
-    after = chain.redraw(rows, before, tau, Draws(site, log.stay[chains, done], log.pick[chains, done]))
-    both = rows.gather(1, torch.stack([before, after], dim=1)).double()
-    new, gain = after.cpu().numpy(), (both[:, 1] - both[:, 0]).cpu().numpy()
-    _remember(memo, keys, row, rows[len(crowd) :], before[len(crowd) :], tau[len(crowd) :])
-    log.note(crowd, new[: len(crowd)], gain[: len(crowd)])
-    for walker, column, gained in zip(waiting, new[len(crowd) :].tolist(), gain[len(crowd) :].tolist(), strict=True):
+    parts = []
+    if asked:
+        states = torch.from_numpy(run.model.vocabulary[columns[asked]]).to(run.model.device)
+        logits = chain.logits_at(run.model, states, torch.from_numpy(site[asked]).to(run.model.device))
+        parts.append((asked, logits))
+        known |= {i: logits[row[key]] for i, key in enumerate(keys, first) if i not in known and asked[row[key]] != i}
+    if known:
+        parts.append((sorted(known), torch.stack([known[i] for i in sorted(known)])))
+    new, gain = np.empty(len(chains), dtype=np.int64), np.empty(len(chains))
+    for places, rows in parts:
+        who = chains[places]
+        tau = run.temperature[who].to(rows.device)
+        now = torch.from_numpy(before[places]).to(rows.device)
+        draws = Draws(site[places], log.stay[who, done[places]], log.pick[who, done[places]])
+        after = chain.redraw(rows, now, tau, draws)
+        both = rows.gather(1, torch.stack([now, after], dim=1)).double()
+        new[places], gain[places] = after.cpu().numpy(), (both[:, 1] - both[:, 0]).cpu().numpy()
+        walking = [r for r, i in enumerate(places) if i >= first]
+        if walking:
+            _remember(memo, [keys[places[r] - first] for r in walking], walking, rows, now, tau)
+    log.note(crowd, new[:first], gain[:first])
+    for walker, column, gained in zip(waiting, new[first:].tolist(), gain[first:].tolist(), strict=True):
         walker.note(column, gained)
 
 
-def _forward(
-    run: Setup, columns: NDArray[np.int64], site: NDArray[np.int64], held: dict[int, torch.Tensor]
-) -> torch.Tensor:
-    """Logits of the masked sites, (rows, |V|); a row of no meaning where all that are wanted are held."""
-    if not len(columns):
-        return next(iter(held.values()))[None]
-    states = torch.from_numpy(run.model.vocabulary[columns]).to(run.model.device)
-    return chain.logits_at(run.model, states, torch.from_numpy(site).to(run.model.device))
-
-
 def _remember(
-    memo: Memo,
-    keys: list[int],
-    asked: dict[int, int],
-    rows: torch.Tensor,
-    before: torch.Tensor,
-    temperature: torch.Tensor,
+    memo: Memo, keys: list[int], places: list[int], rows: torch.Tensor, now: torch.Tensor, temperature: torch.Tensor
 ) -> None:
-    """Hold on to contexts met for the first time, and make records of those that came back."""
-    first, again = dict[int, int](), list[int]()
-    for i, key in enumerate(keys):
-        if key in memo:
-            again.append(i)
-        else:
-            first.setdefault(key, i)
+    """Hold on to contexts that are new, and make records of those that came back."""
+    again = {key: r for key, r in zip(keys, places, strict=True) if memo.visits(key) >= VISITS - 1}
+    fresh = {key: r for key, r in zip(keys, places, strict=True) if memo.visits(key) < VISITS - 1}
     if again:
-        for i, record in zip(again, records(rows[again], before[again], temperature[again]), strict=True):
-            memo.put(keys[i], record)
-    if first:
-        memo.hold(list(first), rows[list(first.values())])
+        at = list(again.values())
+        for key, record in zip(again, records(rows[at], now[at], temperature[at]), strict=True):
+            memo.put(key, record)
+    if fresh:
+        at = list(fresh.values())
+        # A row keeps its whole batch in memory: without a copy only where most of the batch is held.
+        kept = rows[at] if 2 * len(at) < len(rows) else rows
+        memo.hold(
+            list(fresh), list(kept) if kept is not rows else [rows[r] for r in at], kept.untyped_storage().nbytes()
+        )

@@ -1,13 +1,14 @@
-"""Conditionals remembered by their context: whole at first, in small records from the second time on.
+"""Conditionals remembered by their context: whole at first, in small records once they come back.
 
-A conditional depends on its context alone: the position and the tokens at all others. Most contexts never come back, so that the first
-time nothing is done but to hold on to the batch of logits. A record keeps the `TOP` likeliest tokens and, of all others, the
+A conditional depends on its context alone: the position and the tokens at all others. Most contexts never come back, so that at
+first nothing is done but to hold on to the batch of logits for a while. A record keeps the `TOP` likeliest tokens and, of all others, the
 summed weight in each gap between them; tokens stand by id, as in `glauber.chain.redraw`. A draw that lands on a kept token costs
 no forward; one that lands in a gap has to ask the model.
 """
 
 import hashlib
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from .. import chain
 
 TOP = 64
-HELD = 2**29  # bytes of whole logits that are held
+HELD = 2**25  # bytes of whole logits that are held: most contexts that come back do so soon
+VISITS = 3  # from which on a context has a record: to make one takes about half a forward of a small network
 
 
 @lru_cache(maxsize=2**20)
@@ -111,7 +113,7 @@ def records(logits: torch.Tensor, current: torch.Tensor, temperature: torch.Tens
 
 
 class Memo:
-    """The most recently used contexts, by key: a `Record`, or the fact that the context was asked for once.
+    """The most recently used contexts, by key: a `Record`, or how often the context was asked for.
 
     Parameters
     ----------
@@ -121,31 +123,36 @@ class Memo:
 
     def __init__(self, capacity: int = 100_000) -> None:
         self.capacity = capacity
-        self._known: OrderedDict[int, Record | None] = OrderedDict()
+        self._known: OrderedDict[int, Record | int] = OrderedDict()
         self._whole: dict[int, torch.Tensor] = {}
         self._batches: deque[tuple[int, list[int]]] = deque()
         self._held = 0
 
-    def __contains__(self, key: int) -> bool:
-        return key in self._known
-
     def get(self, key: int) -> Record | None:
         """The record of a context, if there is one."""
-        record = self._known.get(key)
-        if record is not None:
-            self._known.move_to_end(key)
-        return record
+        known = self._known.get(key)
+        if not isinstance(known, Record):
+            return None
+        self._known.move_to_end(key)
+        return known
+
+    def visits(self, key: int) -> int:
+        """How often a context was asked for; `VISITS` if it has a record."""
+        known = self._known.get(key, 0)
+        return known if isinstance(known, int) else VISITS
 
     def whole(self, key: int) -> torch.Tensor | None:
         """Logits ``(|V|,)`` of a context that was asked for not long ago."""
         return self._whole.get(key)
 
-    def hold(self, keys: list[int], logits: torch.Tensor) -> None:
-        """Hold on to logits ``(rows, |V|)`` of contexts that were asked for the first time, and let go of the oldest."""
+    def hold(self, keys: list[int], logits: Sequence[torch.Tensor], size: int) -> None:
+        """Count a visit of each context, hold on to its logits ``(|V|,)``, and let go of the oldest.
+
+        ``size`` is the memory in bytes that they keep.
+        """
         for key, row in zip(keys, logits, strict=True):
             self._whole[key] = row
-            self._note(key, None)
-        size = logits.nbytes
+            self._note(key, self.visits(key) + 1)
         self._batches.append((size, keys))
         self._held += size
         while self._held > HELD:
@@ -156,14 +163,14 @@ class Memo:
 
     def put(self, key: int, record: Record) -> None:
         """Remember a record, which takes the place of the whole logits."""
-        old = self._known.get(key)
+        old = self.get(key)
         if old is not None:
             record.rare |= old.rare
         self._whole.pop(key, None)
         self._note(key, record)
 
-    def _note(self, key: int, record: Record | None) -> None:
-        self._known[key] = record
+    def _note(self, key: int, known: Record | int) -> None:
+        self._known[key] = known
         self._known.move_to_end(key)
         if len(self._known) > self.capacity:
             self._whole.pop(self._known.popitem(last=False)[0], None)

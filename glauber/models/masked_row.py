@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch.nn import functional as nnf
 
-# What a network leaves out, from nothing to most.
-LEVELS = ("nothing", "head at the masked row alone", "last layer and head at the masked row alone")
+# What a forward leaves out: it runs at the masked row alone, from nothing to most.
+LEVELS = ("nothing", "the head elsewhere", "the last layer and the head elsewhere")
 Short = Callable[..., torch.Tensor]
 
 
@@ -157,8 +157,7 @@ def _values(
 
 
 def _rotate(given: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, width: int) -> torch.Tensor:
-    """Rotary positions on (rows, length, d), in float32 at least, shape (rows, length, heads, width)."""
-    heads = given.view(*given.shape[:2], -1, width)
-    wide = heads if heads.dtype == torch.float64 else heads.float()
+    """Rotary positions on (rows, length, d), shape (rows, length, heads, width)."""
+    wide = given.view(*given.shape[:2], -1, width).float()  # in float32 whatever the network, as transformers has it
     half = torch.cat([-wide[..., width // 2 :], wide[..., : width // 2]], dim=3)
     return (wide * cos.unsqueeze(2) + half * sin.unsqueeze(2)).to(given.dtype)
