@@ -129,9 +129,27 @@ def test_lazy_and_direct_move_alike_where_masses_are_below_float32(monkeypatch: 
     assert np.array_equal(traces[0]["states"], traces[1]["states"])
 
 
+def test_a_hot_chain_is_not_remembered_and_a_cold_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crowd pays for no memory; chains that sit in a trap ask a few times for each of their contexts, then never again."""
+    counted: list[int] = []
+    hold = memo.Memo.hold
+    monkeypatch.setattr(
+        memo.Memo, "hold", lambda self, keys, *rest: (counted.append(len(keys)), hold(self, keys, *rest))[1]
+    )
+    table = random_table(3, 8, seed=6, spread=0.1)
+    hot = engines.run(table, np.zeros((5, 3), int), temperature=10.0, steps=300, seed=4)
+    assert hot["changed"].mean() > 0.8
+    assert sum(counted) < 60
+    table.tables[:, :, 0] += 100.0
+    cold = engines.run(table, np.zeros((5, 3), int), temperature=1.0, steps=300, seed=4)
+    assert not cold["changed"].any()
+    assert int(cold["forwards"].sum()) <= 3 * memo.VISITS
+
+
 def test_a_memo_that_ignores_a_neighbour_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     original = memo.zobrist
     monkeypatch.setattr(lazy, "zobrist", lambda kind, i, v: 0 if (kind, i) == ("token", 1) else original(kind, i, v))
+    monkeypatch.setattr(lazy, "WORTHWHILE", 1.1)  # no chain is too hot to be remembered
     table = random_table(3, 4, seed=12)
     with pytest.raises(AssertionError, match=r"law after|probability 0"):
         check_law_after(table, table, [0] * 3, 1.0, steps=7, chains=5000, seed=3)
