@@ -24,7 +24,7 @@ from .kinds import KINDS, Shared
 
 BATCH = 2**23  # probabilities held at a time
 CACHED = 2**17  # the same on a CPU, whose passes over them are several times as quick as long as they stay in its cache
-MEMORY = 2**28  # logits remembered, 1 GiB in float32 if a run fills them, and the most that one batch of forwards gives
+MEMORY = 2**27  # logits remembered, 512 MiB in float32 if a run fills them, and the most in one batch of forwards
 CONTEXTS = 2**16  # the same in contexts, for small vocabularies
 
 
