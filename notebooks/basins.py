@@ -234,12 +234,17 @@ table(
 # {glue:text}`starts` chains, each from a passage, run for {glue:text}`sweeps` sweeps at each of $\tau$ = {glue:text}`taus`; each text is read once a sweep.
 
 # %% tags=["hide-input"]
-traces = {
-    tau: engines.run(
-        lm, begin.states, temperature=tau, steps=p.sweeps * p.n, seed=p.seed, record_every=p.n, label=f"tau = {tau:g}"
-    )
-    for tau in taus
-}
+together = engines.run(
+    lm,
+    np.tile(begin.states, (len(taus), 1)),
+    temperature=np.repeat(taus, p.starts),
+    chains=[*range(p.starts)] * len(taus),
+    steps=p.sweeps * p.n,
+    seed=p.seed,
+    record_every=p.n,
+    label="long chains",
+)
+traces = {tau: together.isel(chain=together["temperature"] == tau) for tau in taus}
 embedded = {tau: embed(read(trace["states"])).reshape(p.sweeps + 1, p.starts, -1) for tau, trace in traces.items()}
 about = {tau: score.labels(v, begun) for tau, v in embedded.items()}
 order = np.argsort(np.array(origins), kind="stable")
@@ -548,23 +553,23 @@ table(by_model(columns))
 # %% tags=["hide-input"]
 films = []
 chosen = next((k for k, name in enumerate(origins) if name == "health"), 0)
-shots = [(lm, begin, tau) for tau in taus] + ([(second, begin_second, middle)] if second else [])
-for shown, starts, tau in shots:
+for shown, starts, heats in [(lm, begin, taus), *([(second, begin_second, [middle])] if second else [])]:
     close = engines.run(
         shown,
-        starts.states[[chosen]],
-        temperature=tau,
+        np.tile(starts.states[[chosen]], (len(heats), 1)),
+        temperature=heats,
+        chains=[chosen] * len(heats),
         steps=p.film_steps,
         seed=p.seed,
         record_every=1,
-        chains=[chosen],
     )
-    states = close["states"].to_numpy()[:, 0]
-    away = embed(read(states, shown.text))
-    films.append(
-        film(shown.text, states, close["record"].to_numpy().tolist(), f"{shown.name}, τ = {tau:g}",
-             distance=cosine_distance(away, away[0]).tolist())
-    )  # fmt: skip
+    for k, tau in enumerate(heats):
+        states = close["states"].to_numpy()[:, k]
+        away = embed(read(states, shown.text))
+        films.append(
+            film(shown.text, states, close["record"].to_numpy().tolist(), f"{shown.name}, τ = {tau:g}",
+                 distance=cosine_distance(away, away[0]).tolist())
+        )  # fmt: skip
 filmed = f"{p.model} at τ = {', '.join(f'{tau:g}' for tau in taus)}" + (
     f" and of {second.name} at τ = {middle:g}" if second else ""
 )

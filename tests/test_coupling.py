@@ -9,7 +9,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import LEVEL, chi_square, state_index
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from test_chain import random_table
 
@@ -59,13 +59,13 @@ def test_marginals_on_a_restricted_network(tiny64: MaskedLM, kind: str) -> None:
 
 
 def test_a_residual_drawn_from_the_law_itself_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = kinds.split
+    original = kinds.Split.beyond
 
-    def faulty(p: torch.Tensor, q: torch.Tensor) -> kinds.Split:
-        parts = original(p, q)
-        return kinds.Split(parts.overlap, p, parts.second, parts.mode, parts.distance)
+    def faulty(parts: kinds.Split, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, second = original(parts, rows)
+        return parts.overlap[rows] + first, second
 
-    monkeypatch.setattr(kinds, "split", faulty)
+    monkeypatch.setattr(kinds.Split, "beyond", faulty)
     table = random_table(3, 3, seed=9)
     with pytest.raises(AssertionError, match="law of member 0"):
         check_marginals(table, table, far_starts(3, 3, 2), "maximal", 1.0, 4)
@@ -110,11 +110,13 @@ def test_split_is_overlap_and_residuals(seed: int, k: int, temperature: float) -
     logits = np.random.default_rng(seed).normal(size=(2, 1, k)) * 3 / temperature
     p, q = (torch.softmax(torch.from_numpy(row), dim=1) for row in logits)
     parts = kinds.split(p, q)
-    assert torch.allclose(parts.overlap + parts.first, p, atol=1e-15)
-    assert torch.allclose(parts.overlap + parts.second, q, atol=1e-15)
+    first, second = parts.beyond(torch.arange(1))
+    assert min(first.min(), second.min()) >= 0
+    assert torch.minimum(first, second).max() == 0
+    assert torch.allclose(parts.overlap + first, p, atol=1e-15)
+    assert torch.allclose(parts.overlap + second, q, atol=1e-15)
     assert parts.distance.item() == pytest.approx(0.5 * (p - q).abs().sum().item(), abs=1e-15)
-    assert min(parts.first.min(), parts.second.min()) >= 0
-    assert torch.minimum(parts.first, parts.second).max() < 1e-15
+    assert parts.gap.sum().item() == pytest.approx(0, abs=1e-15)
 
 
 def test_rare_tokens_of_a_trap_keep_their_rates() -> None:
@@ -123,8 +125,7 @@ def test_rare_tokens_of_a_trap_keep_their_rates() -> None:
     q = torch.tensor([[4e-20, 1.0, 1e-20, 2e-22]], dtype=torch.float64)
     parts = kinds.split(p, q)
     assert parts.distance.item() == pytest.approx(3e-20, rel=1e-12)
-    assert torch.allclose(parts.first, torch.tensor([[0, 1e-20, 2e-20, 0]], dtype=torch.float64), rtol=1e-9, atol=0)
-    assert torch.allclose(parts.second, torch.tensor([[3e-20, 0, 0, 0]], dtype=torch.float64), rtol=1e-9, atol=0)
+    assert torch.allclose(parts.gap, torch.tensor([[-3e-20, 1e-20, 2e-20, 0]], dtype=torch.float64), rtol=1e-9, atol=0)
     # Uniforms squeezed into the stretch of the rare common tokens: 1e-20, 1e-20 and 2e-22, then the mode.
     u = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000 * 4.04e-20
     high = torch.full((1000,), 0.5, dtype=torch.float64)  # above the distance: coupled
@@ -141,6 +142,8 @@ def test_equal_laws_give_equal_tokens(kind: str) -> None:
     shared = kinds.Shared(1, np.arange(5000, dtype=np.uint64), 7, torch.rand(5000, 3, dtype=torch.float64))
     columns = kinds.KINDS[kind](laws.repeat(1, 2, 1), shared)
     assert (columns[:, 0] == columns[:, 1]).all()
+    # A law that is given once is drawn from as one that is given for each member.
+    assert (kinds.KINDS[kind](laws, shared) == columns[:, :1]).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,6 +236,41 @@ def test_a_group_runs_alone_as_among_others(kind: str, monkeypatch: pytest.Monke
     small = couple(table, starts, temperature=tau, **arguments)  # type: ignore[arg-type]
     assert same(small, together)
     assert small["forwards"].sum() > together["forwards"].sum()
+
+
+def test_temperatures_share_contexts_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two temperatures of one pair: its first forwards are made once, and groups of one index have the same sites."""
+    table, index = random_table(3, 4, seed=8), [5, 9, 5, 9]
+    starts = np.tile(np.array([far_starts(3, 4, 2), far_starts(3, 4, 2)[::-1]]), (2, 1, 1))
+    drawn = []
+    original = randomness.words
+
+    def words(seed: int, chain: int, start: int, steps: int) -> NDArray[np.uint64]:
+        drawn.append(chain)
+        return original(seed, chain, start, steps)
+
+    monkeypatch.setattr(randomness, "words", words)
+    both = couple(table, starts, temperature=[0.5, 0.5, 3.0, 3.0], steps=1, seed=2, groups=index, record_every=1)
+    assert drawn == [5, 9]
+    sites = {g: randomness.block(2, g, 0, 1, 3).site[0] for g in (5, 9)}
+    assert both["forwards"].values.tolist() == [2, 2 if sites[5] != sites[9] else 0, 0, 0]
+    moved = both["states"].values != starts
+    for g, rows in zip(index, moved, strict=True):
+        assert not rows[:, np.arange(3) != sites[g]].any()
+    noise = kinds.Shared(2, np.array(index, dtype=np.uint64), 3, torch.zeros(4, 3)).exponentials(50)
+    assert (noise[:2] == noise[2:]).all() and (noise[0] != noise[1]).all()
+
+
+def test_a_grid_of_temperatures_on_a_network_is_one_call(tiny64: MaskedLM) -> None:
+    begin = starting_states(tiny64.text.encode, read_passages(), 6, 4).states.reshape(2, 2, 6)
+    tau = [0.5, 1.0, 4.0]
+
+    def run(states: NDArray[np.int64], temperature: ArrayLike, groups: list[int]) -> xr.Dataset:
+        return couple(tiny64, states, temperature=temperature, groups=groups, steps=25, seed=3, record_every=1)
+
+    together = run(np.tile(begin, (3, 1, 1)), np.repeat(tau, 2), [0, 1] * 3)
+    for k, t in enumerate(tau):
+        assert same(run(begin, t, [0, 1]), together.isel(group=slice(2 * k, 2 * k + 2)))
 
 
 def test_a_known_context_costs_no_forward() -> None:

@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from glauber import transition as tr
 from glauber.errors import RunError
 from glauber.figures import transition as draw
 from glauber.survival import medians
-from glauber.transition.cells import cell
+from glauber.transition import grid as grids
+from glauber.transition.cells import cells
 
 TABLE = exact.from_joint(np.log(np.random.default_rng(0).dirichlet(np.ones(8)).reshape(2, 2, 2)))
 PAIRS = {3: np.tile([[0, 0, 0], [1, 1, 1]], (6, 1, 1))}
@@ -62,13 +63,66 @@ def test_budget_is_in_units_of_n_log_n() -> None:
 # Cells
 
 
-def test_grid_is_couple_cell_by_cell() -> None:
+def counted(monkeypatch: pytest.MonkeyPatch, room: Any, name: str) -> list[list[float]]:
+    """Temperatures of each call of ``room.name``."""
+    calls: list[list[float]] = []
+    original = getattr(room, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        calls.append(np.unique(options["temperature"]).tolist())
+        return original(*args, **options)
+
+    monkeypatch.setattr(room, name, call)
+    return calls
+
+
+def test_grid_is_couple_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch, coupling, "couple")
     rows = grid()
+    assert calls == [[0.5, 2.0]]
     assert len(rows) == 12
     for tau, group in rows.groupby("temperature"):
         met = coupling.couple(TABLE, PAIRS[3], temperature=float(str(tau)), steps=tr.budget(3, 8.0), seed=1)
         assert group["time"].tolist() == met["time"].to_numpy().tolist()
         assert group["censored"].tolist() == met["censored"].to_numpy().tolist()
+
+
+def test_grids_of_a_network_are_those_of_a_call_each(tiny64: MaskedLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float64, where the rounding of logits in batches of different shape decides nothing."""
+    states = tiny64.vocabulary[np.random.default_rng(3).integers(100, 8000, (3, 2, 6))]
+    taus, given = [0.4, 1.0, 4.0], {"scales": 3.0, "seed": 5}
+    calls = counted(monkeypatch, coupling, "couple")
+    rows = tr.meeting_grid(tiny64, {4: states[:, :, :4], 6: states}, taus, **given)  # type: ignore[arg-type]
+    assert calls == [taus, taus]
+    for n, tau in product((4, 6), taus):
+        group = rows[(rows["n"] == n) & (rows["temperature"] == tau)]
+        met = coupling.couple(tiny64, states[:, :, :n], temperature=tau, steps=tr.budget(n, 3.0), seed=5)
+        assert group["time"].tolist() == met["time"].to_numpy().tolist()
+        assert group["censored"].tolist() == met["censored"].to_numpy().tolist()
+    runs = counted(monkeypatch, engines, "run")
+    traces = tr.chain_grid(tiny64, {6: states[:, 0]}, taus, record_every={6: 2}, **given)  # type: ignore[arg-type]
+    assert runs == [taus]
+    for (_, tau), trace in traces.items():
+        alone = engines.run(tiny64, states[:, 0], temperature=tau, steps=34, seed=5, record_every=2)
+        assert np.array_equal(trace["states"], alone["states"])
+        assert trace["chain"].to_numpy().tolist() == [0, 1, 2]
+
+
+def test_only_what_is_missing_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell from another grid is read; the rest of the length is one call, and the table the same."""
+    whole = tr.meeting_grid(TABLE, PAIRS, [0.5, 1.0, 2.0], scales=8.0, seed=1)
+    tr.meeting_grid(TABLE, PAIRS, [1.0], scales=8.0, seed=1, directory=tmp_path)
+    calls = counted(monkeypatch, coupling, "couple")
+    again = tr.meeting_grid(TABLE, PAIRS, [0.5, 1.0, 2.0], scales=8.0, seed=1, directory=tmp_path)
+    assert calls == [[0.5, 2.0]]
+    same = ["kind", "n", "temperature", "pair", "time", "censored"]  # what is read costs no forwards, so that others do
+    pd.testing.assert_frame_equal(again[same], whole[same])
+
+
+def test_temperatures_of_one_name_are_refused_in_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"cell maximal-n3-tau1 of another run, with other temperature"):
+        tr.meeting_grid(TABLE, PAIRS, [1.0, 1.0 + 1e-9], scales=8.0, seed=1, directory=tmp_path)
+    assert len(tr.meeting_grid(TABLE, PAIRS, [1.0, 1.0 + 1e-9], scales=8.0, seed=1)) == 12
 
 
 def test_finished_cells_are_read_not_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,51 +150,89 @@ def test_damaged_cell_is_named(tmp_path: Path) -> None:
         grid(tmp_path)
 
 
-def test_directory_that_cannot_be_written(tmp_path: Path) -> None:
+def test_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before anything is computed."""
     (tmp_path / "file").write_text("")
+    calls = counted(monkeypatch, coupling, "couple")
     with pytest.raises(RunError, match="cannot be written"):
         grid(tmp_path / "file")
+    assert not calls
 
 
-def test_killed_grid_goes_on_to_the_same_table(tmp_path: Path) -> None:
-    """The process is killed inside its second cell; the first is kept, and the whole is as if it had never happened."""
+@pytest.mark.parametrize("place", ["computing", "writing"])
+def test_killed_grid_goes_on_to_the_same_table(tmp_path: Path, place: str) -> None:
+    """The process is killed in its second length, or between its two cells: what was finished is kept, and the whole is as if
+    it had never happened."""
     script = textwrap.dedent("""
         import os, signal, sys
         sys.path.insert(0, sys.argv[2])
         import test_transition_grid as t
-        real, count = t.coupling.couple, []
-        def couple(*a, **k):
+        room, name, call = (t.coupling, "couple", 2) if sys.argv[3] == "computing" else (t.xr.Dataset, "to_zarr", 4)
+        real, count = getattr(room, name), []
+        def planted(*a, **k):
             count.append(1)
-            if len(count) == 2:
+            if len(count) == call:
                 os.kill(os.getpid(), signal.SIGKILL)
             return real(*a, **k)
-        t.coupling.couple = couple
-        t.grid(sys.argv[1])
+        setattr(room, name, planted)
+        t.two_lengths(sys.argv[1])
     """)
     here = str(Path(__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), here], env={**os.environ, "OMP_NUM_THREADS": "1"}
+        [sys.executable, "-c", script, str(tmp_path), here, place], env={**os.environ, "OMP_NUM_THREADS": "1"}
     )
     assert done.returncode == -signal.SIGKILL
-    assert [p.name for p in tmp_path.iterdir()] == ["maximal-n3-tau0.5"]
-    pd.testing.assert_frame_equal(grid(tmp_path), grid())
+    kept = {"maximal-n3-tau0.5", "maximal-n3-tau2"} | ({"maximal-n2-tau0.5"} if place == "writing" else set())
+    assert {p.name for p in tmp_path.iterdir()} == kept
+    same = ["kind", "n", "temperature", "pair", "time", "censored"]
+    pd.testing.assert_frame_equal(two_lengths(tmp_path)[same], two_lengths()[same])
+
+
+def two_lengths(directory: Path | None = None) -> pd.DataFrame:
+    """A grid of two lengths, each on its own table."""
+    second = exact.from_joint(np.log(np.random.default_rng(1).dirichlet(np.ones(4)).reshape(2, 2)))
+    rows = [
+        tr.meeting_grid(model, {n: PAIRS[3][:, :, :n]}, [0.5, 2.0], scales=8.0, seed=1, directory=directory)
+        for n, model in ((3, TABLE), (2, second))
+    ]
+    return pd.concat(rows, ignore_index=True)
 
 
 def test_half_written_cell_is_not_read(tmp_path: Path) -> None:
     left = tmp_path / "x.unfinished-1"
     left.mkdir()
-    result = cell(tmp_path, "x", {"a": 1}, lambda: xr.Dataset({"v": ("k", [1, 2])}))
+    wanted = [("x", {"a": 1})]
+    (result,) = cells(tmp_path, wanted, lambda _: [xr.Dataset({"v": ("k", [1, 2])})])
     assert result["v"].to_numpy().tolist() == [1, 2]
-    assert cell(tmp_path, "x", {"a": 1}, lambda: xr.Dataset())["v"].to_numpy().tolist() == [1, 2]
+    assert cells(tmp_path, wanted, lambda _: [xr.Dataset()])[0]["v"].to_numpy().tolist() == [1, 2]
+
+
+def test_a_cell_is_kept_as_soon_as_it_is_given(tmp_path: Path) -> None:
+    def compute(places: list[int]) -> Iterator[xr.Dataset]:
+        yield xr.Dataset({"v": ("k", places)})
+        raise KeyboardInterrupt
+
+    wanted = [("x", {"a": 1}), ("y", {"a": 2}), ("z", {"a": 3})]
+    with pytest.raises(KeyboardInterrupt):
+        cells(tmp_path, wanted, compute)
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+    rest = cells(tmp_path, wanted, lambda places: [xr.Dataset({"v": ("k", [place])}) for place in places])
+    assert [kept["v"].to_numpy().tolist() for kept in rest] == [[0, 1, 2], [1], [2]]
 
 
 # Chains
 
 
-def test_chain_grid_condenses_the_engine_s_trace(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chain_steps", [grids.STEPS, 1])
+def test_chain_grid_condenses_the_engine_s_trace(
+    tmp_path: Path, chain_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grids, "STEPS", chain_steps)
+    runs = counted(monkeypatch, engines, "run")
     starts = {3: np.zeros((5, 3), int)}
     kept = tr.chain_grid(TABLE, starts, [0.5, 2.0], scales=8.0, record_every={3: 2}, seed=4, directory=tmp_path)
     again = tr.chain_grid(TABLE, starts, [0.5, 2.0], scales=8.0, record_every={3: 2}, seed=4, directory=tmp_path)
+    assert runs == ([[0.5, 2.0]] if chain_steps > 1 else [[0.5], [2.0]])
     steps = 2 * -(-tr.budget(3, 8.0) // 2)
     for (_, tau), trace in kept.items():
         whole = engines.run(TABLE, starts[3], temperature=tau, steps=steps, seed=4, record_every=2)

@@ -18,12 +18,13 @@ from ..engines.trace import check_steps, temperatures
 from ..errors import ParameterError
 from ..models import Conditionals
 from ..progress import Progress
-from ..randomness import Streams
+from ..randomness import Streams, check_keys
 from .contexts import Contexts
 from .kinds import KINDS, Shared
 
 BATCH = 2**23  # probabilities held at a time
-MEMORY = 2**26  # logits remembered
+CACHED = 2**17  # the same on a CPU, whose passes over them are several times as quick as long as they stay in its cache
+MEMORY = 2**27  # logits remembered, 512 MiB in float32 if a run fills them, and the most in one batch of forwards
 CONTEXTS = 2**16  # the same in contexts, for small vocabularies
 
 
@@ -59,7 +60,7 @@ def couple(
     groups : sequence of int, optional
         Stream index of each group; ``0, 1, ...`` by default. The sites are those of the chain with that index. A group's
         course depends on (seed, index) and its own start and temperature, not on the others, up to the rounding of logits in
-        batches of different shape.
+        batches of different shape. Groups of equal index share their randomness, so that a grid of temperatures is one call.
     record_every : int, optional
         The distance is recorded at step 0 and every ``record_every`` steps; never if not given.
     stop : bool
@@ -86,12 +87,13 @@ def couple(
     tau = temperatures(temperature, count, "group")
     steps, every, _ = check_steps(steps, 1 if record_every is None else record_every)
     record_every = None if record_every is None else every
-    streams = Streams(seed, range(count) if groups is None else groups, n, block=min(256, steps))
-    if len(streams.chains) != count:
-        raise ParameterError(f"{len(streams.chains)} group indices for {count} groups: give one each")
-    seed, index = streams.seed, np.array(streams.chains, dtype=np.uint64)
-    at_once = max(1, BATCH // (members * len(model.vocabulary)))
-    contexts = Contexts(model, max(at_once * members, min(MEMORY // len(model.vocabulary), CONTEXTS)))
+    seed, given = check_keys(seed, range(count) if groups is None else groups)
+    if len(given) != count:
+        raise ParameterError(f"{len(given)} group indices for {count} groups: give one each")
+    index = np.array(given, dtype=np.uint64)
+    once, of_group = np.unique(index, return_inverse=True)  # the temperatures of a grid share their streams
+    streams = Streams(seed, once.tolist(), n, block=min(256, steps))
+    contexts = Contexts(model, max(members, min(MEMORY // len(model.vocabulary), CONTEXTS)))
 
     distance = _distance(tokens)
     apart, time, forwards = distance > 0, np.where(distance > 0, steps, 0), np.zeros(count, dtype=np.int64)
@@ -102,11 +104,10 @@ def couple(
             active = np.flatnonzero(apart) if stop else np.arange(count)
             if not len(active):
                 break
-            sites, uniforms = streams.at(t).site, streams.uniforms(t)[:, 1:]
-            for part in _parts(active, at_once):
+            sites, uniforms = streams.at(t).site[of_group], streams.uniforms(t)[of_group, 1:]
+            for part in _parts(active, contexts.capacity // members):
                 shared = Shared(seed, index[part], t, torch.from_numpy(uniforms[part]))
-                tokens[part], asked = _advance(contexts, tokens[part], sites[part], tau[part], shared, kind)
-                forwards[part] += asked
+                forwards[part] += _advance(contexts, tokens, part, sites[part], tau[part], shared, kind)
             distance = np.zeros(count, dtype=np.int64)
             distance[active] = _distance(tokens[active])
             met = apart & (distance == 0)
@@ -161,25 +162,45 @@ def _parts(active: NDArray[np.int64], size: int) -> Iterator[NDArray[np.int64]]:
 def _advance(
     contexts: Contexts,
     tokens: NDArray[np.int64],
+    part: NDArray[np.int64],
     site: NDArray[np.int64],
     tau: torch.Tensor,
     shared: Shared,
     kind: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One step of some groups: their new tokens, and the forwards made for each."""
-    count, members, n = tokens.shape
-    group = np.repeat(np.arange(count), members)
-    slots, asked = contexts.find(tokens.reshape(-1, n), np.repeat(site, members))
-    # Members with one context share one law, to the last bit: only so is it certain that they draw the same token.
-    distinct, which = np.unique(group * contexts.capacity + slots, return_inverse=True)
-    owner, slot = np.divmod(distinct, contexts.capacity)
+) -> NDArray[np.int64]:
+    """One step of the groups ``part``, in place; the forwards made for each."""
+    _, members, n = tokens.shape
+    slots, asked = contexts.find(tokens[part].reshape(-1, n), np.repeat(site, members))
+    slots = slots.reshape(-1, members)
+    columns = np.empty_like(slots)
+    alike = (slots == slots[:, :1]).all(axis=1)
+    limit = CACHED if contexts.rows.device.type == "cpu" else BATCH
+    # The forwards of all groups are one batch; their laws are not held all at a time. Members that have one context are one
+    # member, drawn once.
+    for rows, width in ((np.flatnonzero(alike), 1), (np.flatnonzero(~alike), members)):
+        for some in _parts(rows, max(1, min(limit, BATCH) // (width * len(contexts.model.vocabulary)))):
+            laws = _laws(contexts, slots[some, :width], tau[some])
+            columns[some] = KINDS[kind](laws, shared.of(some)).cpu().numpy()
+    tokens[part, :, site] = contexts.model.vocabulary[columns]
+    return np.asarray(asked.reshape(-1, members).sum(axis=1))
+
+
+def _laws(contexts: Contexts, slots: NDArray[np.int64], tau: torch.Tensor) -> torch.Tensor:
+    """Laws at the contexts in ``slots`` (groups, members), shape ``(groups, members, |V|)``.
+
+    Members with one context share one law, to the last bit: only so is it certain that they draw the same token.
+    """
     device = contexts.rows.device
-    weights = chain.relative_weights(contexts.rows[torch.from_numpy(slot).to(device)].double(), tau[owner].to(device))
-    laws = (weights / weights.sum(dim=1, keepdim=True))[torch.from_numpy(which).to(device)]
-    columns = KINDS[kind](laws.reshape(count, members, -1), shared).cpu().numpy()
-    after = tokens.copy()
-    after[np.arange(count), :, site] = contexts.model.vocabulary[columns]
-    return after, asked.reshape(count, members).sum(axis=1)
+    group = np.repeat(np.arange(len(slots)), slots.shape[1])
+    distinct, which = np.unique(group * contexts.capacity + slots.ravel(), return_inverse=True)
+    shared = len(distinct) < slots.size
+    owner, slot = np.divmod(distinct, contexts.capacity) if shared else (group, slots.ravel())
+    logits = contexts.rows.index_select(0, torch.from_numpy(slot).to(device)).to(torch.float64)
+    # In place, and with products for quotients: this is most of what a step costs beside its forwards.
+    laws = logits.sub_(logits.amax(dim=1, keepdim=True)).mul_(tau[owner].to(device).reciprocal_()[:, None]).exp_()
+    laws.mul_(laws.sum(dim=1, keepdim=True).reciprocal_())
+    laws = laws.index_select(0, torch.from_numpy(which).to(device)) if shared else laws
+    return laws.reshape(*slots.shape, -1)
 
 
 __all__ = ["KINDS", "couple"]

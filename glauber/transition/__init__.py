@@ -1,6 +1,6 @@
 """The phase transition: mixing against temperature and length (paper, section 5)."""
 
-from .cells import cell
+from .cells import cells
 from .crossover import crossover, crossover_shift, level
 from .fits import GROWTHS, Fit, compare, fit, n_log_n, residuals
 from .grid import budget, chain_grid, meeting_grid, pairs_of_topics
@@ -13,7 +13,7 @@ __all__ = [
     "Fit",
     "beside_paper",
     "budget",
-    "cell",
+    "cells",
     "chain_grid",
     "compare",
     "coupling_against_exact",

@@ -3,7 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from ..provenance import weights_checksum
 STAMP = "cell"  # attribute that holds what the cell was computed from
 
 
-def cell(
-    directory: str | Path | None, name: str, identity: Mapping[str, Any], compute: Callable[[], xr.Dataset]
-) -> xr.Dataset:
-    """The result of one cell: read if it is there, else computed and kept.
+def cells(
+    directory: str | Path | None,
+    wanted: Sequence[tuple[str, Mapping[str, Any]]],
+    compute: Callable[[list[int]], Iterable[xr.Dataset]],
+) -> list[xr.Dataset]:
+    """The results of some cells: read where they are there, the others computed together and kept.
 
     A cell appears in the directory whole, in one move, so that a killed run leaves finished cells and nothing else that
     would be read.
@@ -27,35 +30,55 @@ def cell(
     ----------
     directory : path or None
         Nothing is kept if None.
-    name : str
-        Of the cell, a folder in the directory.
-    identity : mapping
-        What must be equal for a kept cell to be used: values that JSON can hold.
+    wanted : sequence of (str, mapping)
+        Name of each cell, a folder in the directory, and its identity, which must be equal for a kept cell to be used: values
+        that JSON can hold.
     compute : callable
+        Takes the places in ``wanted`` of the cells that are not there and gives their results in that order. Each is kept
+        as soon as it is given. Not called if all are there.
 
     Raises
     ------
     RunError
-        If the kept cell is of other parameters, is damaged, or the directory cannot be written.
+        If a kept cell is of other parameters, is damaged, or the directory cannot be written.
     """
     if directory is None:
-        return compute()
-    folder = Path(directory) / name
-    stamp = json.dumps(dict(identity), sort_keys=True)
-    if folder.exists():
-        return _read(folder, stamp)
-    result = compute().assign_attrs({STAMP: stamp})
+        return list(compute(list(range(len(wanted))))) if wanted else []
+    folders = [Path(directory) / name for name, _ in wanted]
+    stamps = [json.dumps(dict(identity), sort_keys=True) for _, identity in wanted]
+    results = {k: _read(folder, stamps[k]) for k, folder in enumerate(folders) if folder.exists()}
+    missing = [k for k in range(len(wanted)) if k not in results]
+    if missing:
+        with _writing(directory):  # said before hours of computing, not after
+            Path(directory).mkdir(parents=True, exist_ok=True)
+        for k, result in zip(missing, compute(missing), strict=True):
+            # Two temperatures can have one name, to six digits: the second finds the first.
+            results[k] = _read(folders[k], stamps[k]) if folders[k].exists() else _keep(folders[k], stamps[k], result)
+    return [results[k] for k in range(len(wanted))]
+
+
+def _keep(folder: Path, stamp: str, result: xr.Dataset) -> xr.Dataset:
+    result = result.assign_attrs({STAMP: stamp})
     unfinished = folder.with_name(f"{folder.name}.unfinished-{os.getpid()}")
+    with _writing(folder.parent):
+        try:
+            result.to_zarr(unfinished, mode="w", consolidated=False)
+            unfinished.rename(folder)
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    return result
+
+
+@contextmanager
+def _writing(directory: str | Path) -> Iterator[None]:
     try:
-        result.to_zarr(unfinished, mode="w", consolidated=False)
-        unfinished.rename(folder)
+        yield
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise RunError(
             f"directory {str(directory)!r} cannot be written ({error.strerror or error}): free space, change its rights, or "
             f"give another one"
         ) from error
-    return result
 
 
 def _read(folder: Path, stamp: str) -> xr.Dataset:

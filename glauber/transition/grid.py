@@ -1,7 +1,10 @@
-"""The grid over temperature and length: coupled pairs, and single chains with what is read off them."""
+"""The grid over temperature and length: coupled pairs, and single chains with what is read off them.
+
+All temperatures of a length run in one call, so that their forwards share batches.
+"""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,11 @@ from .. import coupling, engines
 from ..checks import reals, whole
 from ..errors import ParameterError
 from ..models import Conditionals
-from .cells import cell, fingerprint
+from .cells import cells, fingerprint
 from .fits import n_log_n
 
 Array = NDArray[np.int64]
+STEPS = 2**25  # of all chains that run in one call: their trace takes some 4 GB at most
 
 
 def budget(n: int, scales: float) -> int:
@@ -96,7 +100,8 @@ def meeting_grid(
 ) -> pd.DataFrame:
     """Coupling times of pairs at every temperature and length.
 
-    A pair has the same random streams at all temperatures.
+    A pair has the same random streams at all temperatures. The cells of a length that are not kept yet are one call of
+    `glauber.coupling.couple`; their times are those of a call each, up to the rounding of logits in batches of different shape.
 
     Parameters
     ----------
@@ -110,14 +115,16 @@ def meeting_grid(
     kind : str
         See `glauber.coupling.couple`.
     directory : path, optional
-        Where finished cells are kept (`cell`).
+        Where finished cells are kept (`glauber.transition.cells.cells`): a length's when all its temperatures have run. A grid
+        that was killed goes on from there.
     label : str
         Name of the progress reports; none if empty.
 
     Returns
     -------
     DataFrame
-        ``kind``, ``n``, ``temperature``, ``pair``, ``time`` (steps), ``censored``, ``forwards``; one row per run.
+        ``kind``, ``n``, ``temperature``, ``pair``, ``time`` (steps), ``censored``, ``forwards`` (a context that several runs of a length
+        need is made once, for the first of them); one row per run.
 
     Raises
     ------
@@ -128,22 +135,27 @@ def meeting_grid(
     for n, states in pairs.items():
         _differ(states, n)
     for n, states in pairs.items():
-        for tau in temperatures:
-            steps = budget(n, scales)
-            done = cell(
-                directory,
-                f"{kind}-n{n}-tau{tau:g}",
-                _identity(model, states, tau, steps, seed) | {"kind": kind},
-                lambda s=states, t=tau, b=steps, m=n: coupling.couple(  # type: ignore[misc]
-                    model,
-                    s,
-                    temperature=t,
-                    steps=b,
-                    seed=seed,
-                    kind=kind,
-                    label=label and f"{label}, n = {m}, tau = {t:g}",
-                ).drop_vars("states"),
-            )
+        steps = budget(n, scales)
+
+        def compute(places: list[int], s: Array = states, b: int = steps, m: int = n) -> Iterator[xr.Dataset]:
+            count = len(s)
+            met = coupling.couple(
+                model,
+                np.concatenate([s] * len(places)),
+                temperature=np.repeat([temperatures[k] for k in places], count),
+                steps=b,
+                seed=seed,
+                kind=kind,
+                groups=list(range(count)) * len(places),
+                label=label and f"{label}, n = {m}",
+            ).drop_vars("states")
+            return (met.isel(group=slice(k * count, (k + 1) * count)) for k in range(len(places)))
+
+        wanted = [
+            (f"{kind}-n{n}-tau{tau:g}", _identity(model, states, tau, steps, seed) | {"kind": kind})
+            for tau in temperatures
+        ]
+        for tau, done in zip(temperatures, cells(directory, wanted, compute), strict=True):
             parts.append(
                 done[["time", "censored", "forwards"]]
                 .to_dataframe()
@@ -167,6 +179,9 @@ def chain_grid(
 ) -> dict[tuple[int, float], xr.Dataset]:
     """Single chains at every temperature and length.
 
+    A chain has the same random streams at all temperatures. The cells of a length that are not kept yet are one call of
+    `glauber.engines.run`, or a few where its trace would be large.
+
     Parameters
     ----------
     starts : mapping of int to array (chains, n)
@@ -183,18 +198,34 @@ def chain_grid(
     """
     traces = {}
     for n, states in starts.items():
-        for tau in temperatures:
-            every = record_every[n]
-            steps = -(-budget(n, scales) // every) * every
+        every = record_every[n]
+        steps = -(-budget(n, scales) // every) * every
 
-            def compute(s: Array = states, t: float = tau, b: int = steps, e: int = every, m: int = n) -> xr.Dataset:
-                name = label and f"{label}, n = {m}, tau = {t:g}"
-                return _condense(
-                    engines.run(model, s, temperature=t, steps=b, seed=seed, record_every=e, label=name), e
+        def compute(
+            places: list[int], s: Array = states, b: int = steps, e: int = every, m: int = n
+        ) -> Iterator[xr.Dataset]:
+            count = len(s)
+            at_once = max(1, STEPS // (b * max(1, count)))
+            for some in (places[k : k + at_once] for k in range(0, len(places), at_once)):
+                trace = engines.run(
+                    model,
+                    np.concatenate([s] * len(some)),
+                    temperature=np.repeat([temperatures[k] for k in some], count),
+                    steps=b,
+                    seed=seed,
+                    record_every=e,
+                    chains=list(range(count)) * len(some),
+                    label=label and f"{label}, n = {m}",
                 )
+                for k in range(len(some)):
+                    yield _condense(trace.isel(chain=slice(k * count, (k + 1) * count)), e)
 
-            identity = _identity(model, states, tau, steps, seed) | {"record_every": every}
-            traces[n, float(tau)] = cell(directory, f"chain-n{n}-tau{tau:g}", identity, compute)
+        wanted = [
+            (f"chain-n{n}-tau{tau:g}", _identity(model, states, tau, steps, seed) | {"record_every": every})
+            for tau in temperatures
+        ]
+        for tau, trace in zip(temperatures, cells(directory, wanted, compute), strict=True):
+            traces[n, float(tau)] = trace
     return traces
 
 
