@@ -45,11 +45,18 @@ def interactive() -> Iterator[InteractiveShell]:
         InteractiveShell.clear_instance()
 
 
-def run_here(notebook: Any, values: Mapping[str, object]) -> list[str]:
-    """Run the cells of a notebook with parameters; lines on standard error and warnings, none where all is well."""
+def run_here(notebook: Any, values: Mapping[str, object], begun: list[int] | None = None) -> list[str]:
+    """Run the cells of a notebook with parameters; lines on standard error and warnings, none where all is well.
+
+    The index of each cell that begins is appended to ``begun``.
+    """
     own, noise = parameters_cell(notebook), io.StringIO()
     with interactive() as shell, redirect_stderr(noise), redirect_stdout(io.StringIO()):
-        for cell in (cell for cell in notebook.cells if cell.cell_type == "code"):
+        for index, cell in enumerate(notebook.cells):
+            if cell.cell_type != "code":
+                continue
+            if begun is not None:
+                begun.append(index)
             with warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("default")
                 for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
