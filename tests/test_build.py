@@ -6,9 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,15 +16,6 @@ NAMES = [path.stem for path in NOTEBOOKS]
 ROOMS = ["incompatibility", "contraction", "escape", "transition", "basins"]
 sys.path.insert(0, str(ROOT / "notebooks"))
 import inputs  # noqa: E402
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_module_that_a_notebook_imports_is_an_input(name: str, executed: Callable[[str], Any]) -> None:
-    """Asked of the kernel at the end of the run, so that imports within functions count."""
-    (loaded,) = [o.text for o in executed(name).cells[-1].outputs if o.output_type == "stream" and o.name == "stdout"]
-    listed = inputs.inputs(ROOT / "notebooks" / f"{name}.ipynb", {}, ROOT)
-    assert "glauber/report.py" in loaded.split()
-    assert set(loaded.split()) <= set(listed)
 
 
 def test_imports_are_followed(tmp_path: Path) -> None:

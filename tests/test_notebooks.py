@@ -3,6 +3,7 @@
 import ast
 import io
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,9 @@ from glauber import GlauberError
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+sys.path.insert(0, str(ROOT / "notebooks"))
+import inputs  # noqa: E402
+
 PROFILES = yaml.safe_load((ROOT / "notebooks" / "profiles.yml").read_text("utf-8"))
 
 
@@ -155,6 +159,15 @@ def test_profiles_name_known_parameters(path: Path) -> None:
 
 def test_runs_under_quick(path: Path, executed: Callable[[str], Any]) -> None:
     assert not complaints(executed(path.stem))
+
+
+def test_every_module_that_a_notebook_imports_is_an_input_of_its_build(
+    path: Path, executed: Callable[[str], Any]
+) -> None:
+    """Asked of the kernel at the end of the run, so that imports within functions count."""
+    (loaded,) = [o.text for o in executed(path.stem).cells[-1].outputs if o.get("name") == "stdout"]
+    assert "glauber/report.py" in loaded.split()
+    assert set(loaded.split()) <= set(inputs.inputs(path, {}, ROOT))
 
 
 def test_every_key_of_a_notebook_is_glued_once(path: Path, executed: Callable[[str], Any]) -> None:
