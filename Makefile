@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine with Python 3.11+ and make: `make book` and `make test`.
 PYTHON ?= python3
 PROFILE ?= default
+# Processes of the tests, one thread each.
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 # Threads of torch wait by spinning, which on a busy machine takes the cores from all others. A tenth of the spins is enough on a quiet one.
@@ -13,7 +15,7 @@ book: $(VENV)/installed
 	@echo "The book is ready: open build/book/_build/html/index.html"
 
 test: $(VENV)/installed lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Some minutes on a quiet machine; the page "Speed" shows what it wrote.
 bench: $(VENV)/installed

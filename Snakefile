@@ -5,6 +5,9 @@ from pathlib import Path
 
 import yaml
 
+sys.path.insert(0, "notebooks")
+from inputs import inputs
+
 configfile: "notebooks/profiles.yml"
 
 PROFILE = config.get("profile", "default")
@@ -15,6 +18,8 @@ PARAMETERS = {name: values or {} for name, values in config[PROFILE].items()}
 NOTEBOOKS = sorted(path.stem for path in Path("notebooks").glob("*.ipynb"))
 PAGES = sorted(str(path) for path in Path("book").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 CODE = sorted(str(path) for path in Path("glauber").rglob("*.py"))
+# By notebook: of the module, only what it imports. A change to one chapter's code leaves the other chapters as they are.
+OWN = {name: inputs(Path(f"notebooks/{name}.ipynb"), PARAMETERS.get(name, {}), Path.cwd()) for name in NOTEBOOKS}
 DATA = sorted(str(path) for path in Path("data").rglob("*") if path.suffix in {".jsonl", ".csv", ".json", ".safetensors"})
 BIN = Path(sys.executable).parent
 
@@ -28,7 +33,7 @@ rule notebook:
     input:
         # The lock file is an input: other package versions are another result.
         notebook="notebooks/{name}.ipynb",
-        rest=[*CODE, *DATA, "requirements.lock", "notebooks/execute.py", "benchmarks/results.csv"],
+        rest=lambda wildcards: [*OWN[wildcards.name], *DATA, "requirements.lock", "notebooks/execute.py"],
     output:
         "build/book/notebooks/{name}.ipynb",
     params:

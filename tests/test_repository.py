@@ -1,4 +1,4 @@
-"""The repository agrees with itself: environments, table of contents, glued numbers, model cards."""
+"""The repository agrees with itself: environments, table of contents, model cards."""
 
 import re
 import subprocess
@@ -67,22 +67,6 @@ def test_table_of_contents_names_files_that_are_there() -> None:
         assert list(ROOT.glob(f"{page}.md")) or list(ROOT.glob(f"{page}.ipynb")), page
     chapters = {p.stem for p in (ROOT / "notebooks").glob("*.ipynb")}
     assert {Path(p).name for p in pages if p.startswith("notebooks/")} == chapters
-
-
-def test_every_glued_number_is_made_by_its_notebook() -> None:
-    used: dict[Path, set[str]] = {}
-    for page in [*(ROOT / "book").glob("*.md"), *(ROOT / "notebooks").glob("*.py")]:
-        text = page.read_text("utf-8")
-        for key in re.findall(r"\{glue:(?:text)?\}`([^`]+)`", text):
-            where, _, name = key.rpartition("::")
-            source = (page.parent / where).with_suffix(".py").resolve() if where else page
-            used.setdefault(source, set()).add(name.rsplit(":", 1)[0] if ":" in name else name)
-    for source, keys in used.items():
-        made = source.read_text("utf-8")
-        for key in keys:
-            stem = re.escape(key.rsplit("-", 1)[0])
-            patterns = (rf'glue\(\s*"{re.escape(key)}"', rf'"{re.escape(key)}":', rf'glue\(\s*f"{stem}-')
-            assert any(re.search(pattern, made) for pattern in patterns), (source.name, key)
 
 
 def test_every_embedded_model_has_a_card() -> None:

@@ -66,7 +66,7 @@ def test_interval_of_the_constant_covers() -> None:
     held = []
     for seed in range(40):
         one = planted(15, 7.0, seed=seed, flat=6.0)
-        found = tr.level(one[one["temperature"] == TAUS[0]], resamples=100, seed=seed).iloc[0]
+        found = tr.level(one[one["temperature"] == TAUS[0]], resamples=60, seed=seed).iloc[0]
         held.append(found["low"] <= 6.0 <= found["high"])
     assert stats.binomtest(sum(held), 40, 0.9).pvalue > 1e-3
 
