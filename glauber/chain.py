@@ -189,7 +189,7 @@ def relative_weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.T
     shifted = logits - logits.amax(dim=1, keepdim=True)
     shifted.div_(temperature[:, None].to(logits.dtype))
     if logits.dtype == torch.float32:  # numbers below the smallest normal one are 0 here: the processor is slow at them
-        torch.nn.functional.threshold_(shifted, SMALLEST, -torch.inf)
+        torch.nn.functional.threshold(shifted, SMALLEST, -torch.inf, inplace=True)
     return shifted.exp_()
 
 

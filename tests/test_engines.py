@@ -133,9 +133,12 @@ def test_a_hot_chain_is_not_remembered_and_a_cold_one_is(monkeypatch: pytest.Mon
     """The crowd pays for no memory; chains that sit in a trap ask a few times for each of their contexts, then never again."""
     counted: list[int] = []
     hold = memo.Memo.hold
-    monkeypatch.setattr(
-        memo.Memo, "hold", lambda self, keys, *rest: (counted.append(len(keys)), hold(self, keys, *rest))[1]
-    )
+
+    def counting(self: memo.Memo, keys: list[int], rows: Any, size: int) -> None:
+        counted.append(len(keys))
+        hold(self, keys, rows, size)
+
+    monkeypatch.setattr(memo.Memo, "hold", counting)
     table = random_table(3, 8, seed=6, spread=0.1)
     hot = engines.run(table, np.zeros((5, 3), int), temperature=10.0, steps=300, seed=4)
     assert hot["changed"].mean() > 0.8
