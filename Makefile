@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Threads of torch wait by spinning, which on a busy machine takes the cores from all others. A tenth of the spins is enough on a quiet one.
 export GOMP_SPINCOUNT ?= 30000
 
-.PHONY: book test bench check-site lint types sync lock clean
+.PHONY: book test bench check-gpu check-site lint types sync lock clean
 
 book: $(VENV)/installed
 	$(BIN)/python notebooks/build.py $(PROFILE)
@@ -20,6 +20,10 @@ test: $(VENV)/installed lint types
 # Some minutes on a quiet machine; the page "Speed" shows what it wrote.
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/bench.py
+
+# Ten minutes on a GPU, less on a CPU: law, trajectories, precision, memory, compile_mode and speed of the sampler on this device.
+check-gpu: $(VENV)/installed
+	$(BIN)/python benchmarks/check_gpu.py
 
 # Needs Chromium at /usr/bin/chromium.
 check-site:

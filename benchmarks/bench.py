@@ -101,6 +101,7 @@ def one_step(
         "direct": step,
         "bare encoder": encoder,
         "textbook": lambda: textbook.step(lm, ids.clone(), banned, temperature, generator),
+        "peer": lambda: textbook.peer_step(lm, ids.clone(), banned, temperature, generator),
     }
     if one_by_one:
         contenders["textbook, one chain at a time"] = lambda: textbook.step_one_by_one(
@@ -114,8 +115,24 @@ def one_step(
             median_row(where, name, "steps per second", count / seconds[name], "chain steps / s"),
             median_row(where, name, "time over bare encoder", seconds[name] / seconds["bare encoder"], "ratio"),
             median_row(where, name, "speed over textbook", seconds["textbook"] / seconds[name], "ratio"),
+            median_row(where, name, "speed over peer", seconds["peer"] / seconds[name], "ratio"),
         ]
     return rows
+
+
+def lazy_over_direct(lm: MaskedLM, n: int, count: int, temperature: float, repetitions: int, steps: int) -> list[Row]:
+    """A whole run of `lazy` over the same run of `direct`."""
+    begin, seeds = starts(lm, n, count), {engine: iter(range(1, 10**9)) for engine in engines.ENGINES}
+
+    def runner(engine: str) -> Callable[[], object]:
+        return lambda: engines.run(
+            lm, begin, temperature=temperature, steps=steps, seed=next(seeds[engine]), record_every=steps, engine=engine
+        )
+
+    seconds = alternate({engine: runner(engine) for engine in engines.ENGINES}, repetitions)
+    where: Row = {"model": lm.name, "n": n, "chains": count, "temperature": temperature, "repetitions": repetitions}
+    ratio = seconds["lazy"] / seconds["direct"]
+    return [median_row(where, "lazy", "time over direct", ratio, f"ratio, runs of {steps} steps")]
 
 
 def size_of_step(
@@ -304,7 +321,7 @@ def steps_part(quick: bool) -> list[Row]:
     tiny, repetitions = glauber.load_model("glauber-tiny", device="cpu"), 2 if quick else 9
     rows: list[Row] = []
     for n in (16,) if quick else (16, 32, 64):
-        for temperature in (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
+        for temperature in (1.0,) if quick else (0.2, 1.0, 5.0) if n == 32 else (1.0,):
             tell(f"glauber-tiny, n = {n}, tau = {temperature}")
             rows += one_step(tiny, n, 64, temperature, repetitions, False, inner=5)
         if not quick:
@@ -314,6 +331,16 @@ def steps_part(quick: bool) -> list[Row]:
     for count in () if quick else (1, 4, 16, 256):
         tell(f"glauber-tiny, {count} chains")
         rows += one_step(tiny, 32, count, 1.0, repetitions, False, inner=5)
+    return rows
+
+
+def engines_part(quick: bool) -> list[Row]:
+    """Runs of `lazy` over those of `direct`, from the texts on: the hotter, the fewer contexts come back."""
+    tiny, rows = glauber.load_model("glauber-tiny", device="cpu"), list[Row]()
+    n, count, repetitions, steps = (16, 4, 2, 20) if quick else (32, 64, 3, 300)
+    for temperature in (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0):
+        tell(f"lazy over direct, tau = {temperature}")
+        rows += lazy_over_direct(tiny, n, count, temperature, repetitions, steps)
     return rows
 
 
@@ -330,12 +357,21 @@ def sizes_part(quick: bool) -> list[Row]:
     return rows
 
 
+def mini_part(quick: bool) -> list[Row]:
+    """Steps of glauber-mini beside the baselines."""
+    tell("glauber-mini")
+    mini = glauber.load_model("glauber-mini", device="cpu")
+    rows = one_step(mini, 16 if quick else 32, 4 if quick else 64, 1.0, 2 if quick else 9, False)
+    # Its own speed is a row of the part `sizes`.
+    return [row for row in rows if (row["engine"], row["quantity"]) != ("direct", "steps per second")]
+
+
 def base_part(quick: bool) -> list[Row]:
     """Steps of the BERT-base shape."""
     base, rows = base_shape(glauber.load_model("glauber-tiny", device="cpu")), list[Row]()
     count = 4 if quick else 64
     for n in (16,) if quick else (16, 32, 64):
-        for temperature in (1.0,) if quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
+        for temperature in (1.0,) if quick or n != 32 else (0.2, 1.0, 5.0):
             tell(f"base shape, n = {n}, tau = {temperature}")
             main = not quick and n == 32 and temperature == 1.0
             rows += one_step(base, n, count, temperature, 5 if main else 2, one_by_one=main)
@@ -361,7 +397,9 @@ def long_part(quick: bool) -> list[Row]:
 
 PARTS: dict[str, Callable[[bool], list[Row]]] = {
     "steps": steps_part,
+    "engines": engines_part,
     "sizes": sizes_part,
+    "mini": mini_part,
     "base": base_part,
     "forwards": forwards_part,
     "long": long_part,

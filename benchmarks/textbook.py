@@ -35,6 +35,20 @@ def step_one_by_one(
         step(lm, row[None], banned, temperature, generator)
 
 
+def peer_step(
+    lm: MaskedLM, ids: torch.Tensor, banned: torch.Tensor, temperature: float, generator: torch.Generator
+) -> None:
+    """One step of every chain in the manner of public Gibbs samplers for BERT: log-probabilities at every position, then a draw."""
+    first, n = len(lm.text.prefix), ids.shape[1] - len(lm.text.prefix) - len(lm.text.suffix)
+    at = first + int(torch.randint(n, (1,), generator=generator))
+    ids[:, at] = lm.mask
+    with torch.inference_mode():
+        logits = lm.network(input_ids=ids).logits / temperature
+        logits[:, :, banned] = -torch.inf
+        law = logits.log_softmax(dim=2)[:, at].exp()
+        ids[:, at] = torch.multinomial(law, 1, generator=generator)[:, 0]
+
+
 def banned_ids(lm: MaskedLM) -> torch.Tensor:
     """Columns of the full head that may not be drawn."""
     width = lm.network.get_output_embeddings().weight.shape[0]

@@ -11,11 +11,12 @@ import pytest
 import torch
 from laws import LEVEL, chi_square
 
-from glauber import MaskedLM
+from glauber import MaskedLM, chain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 sys.path.insert(0, str(FOLDER))
 import bench  # noqa: E402
+import check_gpu  # noqa: E402
 import textbook  # noqa: E402
 
 
@@ -72,3 +73,18 @@ def test_the_textbook_baseline_draws_from_the_conditional(tiny: MaskedLM) -> Non
     law = (tiny.conditional_logits(ids[:1], torch.tensor([site])).double() / 0.3).softmax(dim=1)[0].numpy()
     drawn = np.searchsorted(tiny.vocabulary, full[:, len(tiny.text.prefix) + site].numpy())
     assert chi_square(np.bincount(drawn, minlength=len(law)), law) > LEVEL
+
+
+def test_the_device_check_passes_here_and_fails_on_a_wrong_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = check_gpu.report("cpu", "glauber-tiny").set_index("check")["passed"]
+    assert table.to_dict() == {
+        "law of a draw": "yes",
+        "trajectories": "yes",
+        "precision": "yes",
+        "out of memory": "yes",
+        "compile_mode": "left out",
+        "speed": "yes",
+    }
+    original = chain.redraw
+    monkeypatch.setattr(chain, "redraw", lambda logits, now, tau, draws: original(logits, now, 1.1 * tau, draws))
+    assert check_gpu.Check("cpu", "glauber-tiny").law()[0] is False
