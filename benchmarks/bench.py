@@ -371,10 +371,9 @@ def base_part(quick: bool) -> list[Row]:
     base, rows = base_shape(glauber.load_model("glauber-tiny", device="cpu")), list[Row]()
     count = 4 if quick else 64
     for n in (16,) if quick else (16, 32, 64):
-        for temperature in (1.0,) if quick or n != 32 else (0.2, 1.0, 5.0):
-            tell(f"base shape, n = {n}, tau = {temperature}")
-            main = not quick and n == 32 and temperature == 1.0
-            rows += one_step(base, n, count, temperature, 5 if main else 2, one_by_one=main)
+        tell(f"base shape, n = {n}")
+        main = not quick and n == 32
+        rows += one_step(base, n, count, 1.0, 5 if main else 2, one_by_one=main)
     return rows + peak_share(base, 16 if quick else 32, count, 2 if quick else 3)
 
 

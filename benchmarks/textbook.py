@@ -43,9 +43,8 @@ def peer_step(
     at = first + int(torch.randint(n, (1,), generator=generator))
     ids[:, at] = lm.mask
     with torch.inference_mode():
-        logits = lm.network(input_ids=ids).logits / temperature
-        logits[:, :, banned] = -torch.inf
-        law = logits.log_softmax(dim=2)[:, at].exp()
+        law = (lm.network(input_ids=ids).logits / temperature).log_softmax(dim=2)[:, at].exp()
+        law[:, banned] = 0.0
         ids[:, at] = torch.multinomial(law, 1, generator=generator)[:, 0]
 
 

@@ -74,7 +74,8 @@ def told(form, **where):
 BASE = "BERT-base shape, random"
 glue("machine", str(measured["machine"].iloc[0]), display=False)
 glue("threads", int(measured["threads"].iloc[0]), display=False)
-glue("measured-on", str(measured["measured"].iloc[0]), display=False)
+days = sorted(measured["measured"].unique())
+glue("measured-on", " to ".join(dict.fromkeys([str(days[0]), str(days[-1])])), display=False)
 glue("torch", str(measured["torch"].iloc[0]), display=False)
 glue("repetitions", int(measured["repetitions"].max()), display=False)
 
