@@ -171,7 +171,9 @@ def peak_share(lm: MaskedLM, n: int, count: int, repetitions: int) -> list[Row]:
     length, d = n + len(lm.text.prefix) + len(lm.text.suffix), config.hidden_size
     # Multiply-adds, twice: projections and feed-forward of each layer, attention, head at one row.
     layer = length * (4 * d * d + 2 * d * config.intermediate_size) + 2 * length * length * d
-    operations = 2.0 * count * (config.num_hidden_layers * layer + d * d + d * config.vocab_size)
+    # The last layer runs at one row alone, where it does: what is left of it there is not counted.
+    layers = config.num_hidden_layers - (lm.row.level == 2)
+    operations = 2.0 * count * (layers * layer + d * d + d * config.vocab_size)
     a, b = torch.randn(count * length, d), torch.randn(d, config.intermediate_size)
     states = starts(lm, n, count)
     state, streams = chain.init(lm, states), Streams(1, range(count), n)
